@@ -24,6 +24,7 @@ ROLES: dict[tuple[str, str], Roles] = {
     ("POST", "/tasks"): _PRODUCER,
     ("POST", "/tasks/bulk"): _PRODUCER,
     ("GET", "/tasks"): _ANY,
+    ("GET", "/tasks/export"): _VIEWER,
     ("GET", "/tasks/{task_id}"): _ANY,
     ("GET", "/tasks/{task_id}/why"): _ANY,
     ("GET", "/tasks/{task_id}/stack"): _OPERATOR,

@@ -1,8 +1,8 @@
 """Answers in their envelope, and every error as one."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from pydantic import ValidationError
@@ -58,6 +58,13 @@ class ApiError(Exception):
         self.code, self.error = code, error
         told = {name: text for name, text in (("why", why), ("fix", fix)) if text}
         self.details: dict[str, Any] = {**told, **details}
+
+
+class Stream(NamedTuple):
+    """A text that is sent while it is made."""
+
+    parts: AsyncIterator[bytes]
+    kind: str
 
 
 class Reply(msgspec.Struct, frozen=True):

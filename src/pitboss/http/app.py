@@ -16,7 +16,7 @@ from starlette.routing import BaseRoute
 from starlette.staticfiles import StaticFiles
 
 from pitboss.http import bodies, patterns, shapes
-from pitboss.http.answers import NO_STORE, Answer, ApiError, Reply, failure, of_faults, of_pitboss
+from pitboss.http.answers import NO_STORE, Answer, ApiError, Reply, Stream, failure, of_faults, of_pitboss
 from pitboss.http.api import alerts, claims, events, fleet, metrics, schedules, tasks, types, views, work, workers
 from pitboss.http.context import Call, Server
 from pitboss.http.gate import Fast, Gate, GateRules, roles_of
@@ -25,6 +25,7 @@ from pitboss.http.web.site import Site
 from pitboss.model.batch import BatchStatus
 from pitboss.model.errors import PitbossError
 from pitboss.model.operation import OperationStatus
+from pitboss.operate.export import LINES
 
 # The routes that workers and producers use all the time: served by the gate itself.
 FAST: dict[tuple[str, str], tuple[Any, type[BaseModel], type[BaseModel], tuple[int, ...]]] = {
@@ -100,6 +101,10 @@ def _add_tasks(routes: Routes) -> None:
             call, status=status, kind=type, wanted=filter, limit=limit, offset=offset, cursor=cursor
         )
 
+    async def export(call: Call, filter: Text = None) -> Stream:  # noqa: A002
+        """The newest 100,000 tasks that match, as lines of JSON."""
+        return await tasks.export(call, filter)
+
     def many(act: str) -> Endpoint:
         async def run(call: Call, body: bodies.Selected) -> Answer:
             return await tasks.act_on_many(call, act, body)
@@ -127,6 +132,7 @@ def _add_tasks(routes: Routes) -> None:
     routes.add("POST", "/views", views.save, codes=(201,))
     routes.add("DELETE", "/views", remove_view)
     routes.add("GET", "/tasks", list_tasks, shapes.listed("tasks", shapes.TaskShape))
+    routes.add_text("GET", "/tasks/export", export, (LINES,))
     routes.add("GET", "/tasks/{task_id}", tasks.get_task, shapes.TaskShape)
     routes.add("GET", "/tasks/{task_id}/why", tasks.why)
     routes.add("GET", "/tasks/{task_id}/stack", tasks.stack)

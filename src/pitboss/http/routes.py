@@ -16,12 +16,12 @@ from fastapi.routing import APIRoute
 from pydantic import BaseModel
 from pydantic_core import from_json
 from starlette.exceptions import HTTPException
-from starlette.responses import PlainTextResponse, Response
+from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute
 
 from pitboss.http import bodies, patterns, shapes
 from pitboss.http.access import CONTRACT, ROLES
-from pitboss.http.answers import Answer, ApiError, Reply, of_fault, success
+from pitboss.http.answers import Answer, ApiError, Reply, Stream, of_fault, success
 from pitboss.http.context import Call
 from pitboss.http.gate import PREFIX, check_role, roles_of
 from pitboss.model.access import Role
@@ -36,7 +36,7 @@ def call_of(request: Request) -> Call:
 
 CallDep = Annotated[Call, Depends(call_of)]
 Endpoint = Callable[..., Awaitable[Answer]]
-TextEndpoint = Callable[..., Awaitable[Reply]]
+TextEndpoint = Callable[..., Awaitable[Reply | Stream]]
 # The texts that may stand in a path, by the names of their places.
 _PLACES: dict[str, Any] = {
     "name": Annotated[str, Path(pattern=patterns.NAME)],
@@ -183,6 +183,8 @@ def _answered(endpoint: Endpoint | TextEndpoint) -> Callable[..., Awaitable[Resp
         if "body" in given:
             bodies.check_names(given["body"])
         answer = await endpoint(call, **given)
+        if isinstance(answer, Stream):
+            return StreamingResponse(answer.parts, media_type=answer.kind, headers={"cache-control": "no-store"})
         whole = answer if isinstance(answer, Reply) else success(answer, call.server.clock.wall())
         return response(whole)
 

@@ -340,3 +340,18 @@ def test_keys_are_not_counted_where_very_many_tasks_wait(site: Site, monkeypatch
     assert "Slot default/0 has" not in text
     assert "does not count them by key" in text
     assert page(site, "/partitions").count("targets") > 0
+
+
+def test_a_log_is_read_from_a_level_on_and_of_a_whole_pool(site: Site, tmp_path: Path) -> None:
+    for name in ("default-1", "default-2"):
+        text = LINE % (1, f"calm of {name}") + (LINE % (2, f"fault of {name}")).replace('"info"', '"error"')
+        (tmp_path / f"worker-{name}.log").write_text(text)
+    path = f"/workers/{manager(site, str(tmp_path))}/default-1"
+    assert "calm of default-1" in page(site, path)
+    troubles = page(site, f"{path}?level=error&lines=300")
+    assert "fault of default-1" in troubles
+    assert "calm of default-1" not in troubles
+    assert "fault of default-2" not in troubles
+    whole = page(site, "/pools/default?level=error")
+    assert "fault of default-1" in whole
+    assert "calm of" not in whole

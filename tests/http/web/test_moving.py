@@ -9,9 +9,9 @@ from pitboss.engines.protocol import FullStore
 from pitboss.model.batch import NewBatch
 from pitboss.model.task import NewTask
 from tests.http.web.batches import BATCHES
-from tests.http.web.test_browser import Visitor, visitor
+from tests.http.web.test_browser import Visitor, chromium, visitor
 
-__all__ = ["visitor"]
+__all__ = ["chromium", "visitor"]
 pytestmark = pytest.mark.timeout(180)
 
 
@@ -58,3 +58,14 @@ def test_an_act_is_undone_from_its_message(visitor: Visitor) -> None:
     page.locator("#toasts").get_by_role("button", name="Undo").click()
     expect(page.locator("#toasts")).to_contain_text("Undone: queues pause")
     expect(page.get_by_role("button", name="Pause…")).to_be_visible()
+
+
+def test_a_pause_of_updates_holds_on_the_next_page(visitor: Visitor) -> None:
+    page = visitor.open("/queues")
+    expect(page.locator("#live")).to_have_text("Live")
+    page.keyboard.press("p")
+    expect(page.locator("#live")).to_have_text("Paused")
+    visitor.open("/tasks")
+    expect(page.locator("#live")).to_have_text("Paused")
+    page.keyboard.press("p")
+    expect(page.locator("#live")).to_have_text("Live")

@@ -334,3 +334,26 @@ def test_a_view_of_one_person_is_seen_by_no_other() -> None:
             assert site.http.get("/api/views", headers={"X-API-Key": key}).json()["data"]["count"] == count
         gone = site.http.delete("/api/views", params={"name": "mine"}, headers={"X-API-Key": ben})
         assert gone.status_code == 404
+
+
+def test_tasks_are_exported_as_lines(site: Site) -> None:
+    for answer in (
+        site.http.get("/ui/export", params={"q": "queue:mail"}),
+        site.http.get("/api/tasks/export", params={"filter": "queue:mail"}),
+    ):
+        assert answer.headers["content-type"].startswith("application/x-ndjson")
+        found = [msgspec.json.decode(line) for line in answer.content.splitlines()]
+        assert {one["queue"] for one in found} == {"mail"}
+        assert len(found) == site.do(site.store.count(by(queue="mail"))).number
+    assert site.http.get("/api/tasks/export", params={"filter": "x:"}).status_code == 400
+    assert site.http.get("/ui/export", params={"q": "x:"}).status_code == 400
+    assert f"/ui/tasks/{lives.WAITING}" in text_of(site, f"/tasks?q={lives.WAITING}")
+
+
+def test_the_palette_has_commands_that_ask_first(site: Site) -> None:
+    found = {one["name"]: one["go"] for one in site.http.get("/ui/palette").json() if one["kind"] == "command"}
+    assert {"resume queue mail", "pause queue media"} <= found.keys()
+    page = site.http.get(found["pause queue media"]).text
+    assert "Pause queue media?" in page
+    assert 'action="/ui/act/queues/media/pause"' in page
+    assert site.http.get("/ui/command?name=pause+queue+nope").status_code == 404

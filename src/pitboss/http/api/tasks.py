@@ -8,7 +8,7 @@ from pitboss.client.client import Client
 from pitboss.client.options import task_change
 from pitboss.engines.protocol import MOST_READ, Page
 from pitboss.http import bodies
-from pitboss.http.answers import Answer, ApiError, of_pitboss
+from pitboss.http.answers import Answer, ApiError, Stream, of_pitboss
 from pitboss.http.api.claims import like
 from pitboss.http.context import Call
 from pitboss.model.errors import InvalidInput, NotFound, Refused
@@ -21,6 +21,7 @@ from pitboss.model.task import Task
 from pitboss.model.text import counted
 from pitboss.operate.audit import record
 from pitboss.operate.documents import attempt_document, stack_document, utc, why_document
+from pitboss.operate.export import LINES, export_tasks
 from pitboss.operate.operations import act_on_tasks, done_text, operation_document
 from pitboss.operate.remote_documents import STATUSES, remote_task_document
 from pitboss.operate.remote_tasks import CreatedTask, KeyReused, WantedTask, create_tasks, remembered_ids
@@ -72,6 +73,11 @@ async def list_tasks(
         "covered": utc(page.covered),
     }
     return Answer(data=data)
+
+
+async def export(call: Call, wanted: str | None) -> Stream:
+    """The newest 100,000 tasks that match, as lines of JSON."""
+    return Stream(export_tasks(call.store, parsed(wanted or "")), LINES)
 
 
 async def get_task(call: Call, task_id: str) -> Answer:

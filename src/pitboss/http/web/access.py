@@ -41,4 +41,6 @@ PAGES: dict[str, Roles] = {
     # Not pages: what the scripts of pages ask for.
     "/live": VIEWER,
     "/palette": VIEWER,
+    "/export": VIEWER,
+    "/command": VIEWER,
 }

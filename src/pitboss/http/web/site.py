@@ -24,12 +24,14 @@ from pitboss.http.web.access import PAGES, VIEWER
 from pitboss.http.web.acts import OWN, PICK, Acts, Form
 from pitboss.http.web.door import Door, check_page
 from pitboss.http.web.live import Live
-from pitboss.http.web.palette import palette
+from pitboss.http.web.palette import commands, palette
 from pitboss.http.web.readings import Readings
 from pitboss.http.web.rendering import Rendering
 from pitboss.http.web.static_files import StaticFiles
 from pitboss.http.web.view import View
 from pitboss.model.errors import PitbossError
+from pitboss.model.filter import parsed
+from pitboss.operate.export import LINES, export_tasks
 
 _FLASH, _THEME = "pitboss_flash", "pitboss_theme"
 _FLASH_SECONDS, _YEAR = 30, 365 * 86_400
@@ -50,6 +52,7 @@ _HEADERS = {
     "referrer-policy": "same-origin",
     "x-frame-options": "SAMEORIGIN",
 }
+_DOWNLOAD = {"content-disposition": 'attachment; filename="tasks.jsonl"'}
 _NO_STORE = "no-store"
 _log = logging.getLogger("pitboss.http")
 
@@ -105,6 +108,13 @@ class Site:
         if path in ("/live", "/palette"):
             check_page(caller, PAGES[path])
             return self._stream(request) if path == "/live" else JSONResponse(await palette(view))
+        if path == "/command":
+            check_page(caller, PAGES[path])
+            return await self._command(request, view)
+        if path == "/export":
+            check_page(caller, PAGES[path])
+            parts = export_tasks(view.store, parsed(view.query.get("q", "")))
+            return StreamingResponse(parts, media_type=LINES, headers=_DOWNLOAD)
         return await self._page(request, view)
 
     async def _page(self, request: Request, view: View) -> Response:
@@ -190,6 +200,15 @@ class Site:
                 why=f"{allowance.limit} in {allowance.window} s are answered for one key ([http] rate_limit)",
                 fix=f"wait {allowance.reset} s",
             )
+
+    async def _command(self, request: Request, view: View) -> Response:
+        """The question before a command of the palette."""
+        act = (await commands(view)).get(view.query.get("name", ""))
+        if act is None:
+            raise ApiError(404, "There is no such command", why="it cannot be done now", fix="reload the page")
+        fields = [*act.fields.items(), ("_confirm", act.confirm)]
+        asking = self._view(request, f"/act{act.path}", view.call.caller)
+        return Response(self._rendering.confirm(asking, act.confirm, fields, view.url("")), media_type="text/html")
 
     def _flashed(self, answer: Response, view: View, told: Mapping[str, Any]) -> Response:
         """The page that is shown next tells how the act ended."""

@@ -70,13 +70,15 @@ class Wanted:
         return all(matching(entry.fields, field, piece) for field, piece in self._ids)
 
 
-def tail(folder: Path, worker: str, count: int) -> list[str]:
-    """The last lines of a worker as text, the newest last, each with its traceback. Times are in UTC."""
-    found = []
-    for one in Reader(folder, lambda name: name == worker, Wanted()).last(count):
+def tail(folder: Path, worker: str | Collection[str], count: int, level: str = "") -> list[str]:
+    """The last lines of a worker or of several as text, the newest last, each with its traceback, from a level on.
+    Times are in UTC."""
+    one_only = isinstance(worker, str)
+    names, found = {worker} if isinstance(worker, str) else frozenset(worker), []
+    for one in Reader(folder, names.__contains__, Wanted(level=LEVELS.get(level, 0))).last(count):
         trace = str(one.fields.get("exception") or "")
         found.append(
-            as_text({**one.fields, "worker": ""}, one.time[_DAY_AND_TIME].replace("T", " "))
+            as_text({**one.fields, "worker": ""} if one_only else one.fields, one.time[_DAY_AND_TIME].replace("T", " "))
             + (f"\n{trace}" if trace else "")
         )
     return found

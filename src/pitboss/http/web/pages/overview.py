@@ -6,6 +6,7 @@ from functools import partial
 from statistics import median
 from typing import Any, NamedTuple
 
+from pitboss.client.handler_sizes import HandlerSizes, recall_sizes
 from pitboss.engines.capabilities import capabilities
 from pitboss.http.web.charts import read_charts
 from pitboss.http.web.pages import Context, Page
@@ -35,7 +36,7 @@ from pitboss.operate.undo import undo_offers
 
 _AWAY = ("cooling", "blacklisted")
 ORDER = ("ready", "busy", "resting", "cooling", "blacklisted", "disabled")
-_PULSE_SECONDS, _SECONDS = 5.0, 2.0
+_SIZES_SECONDS, _PULSE_SECONDS, _SECONDS = 30.0, 5.0, 2.0
 _QUEUES, _POOLS, _BATCHES, _FAILURES, _HAPPENINGS, _ODD, _RUNS = 8, 6, 6, 4, 8, 5, 12
 # The bars of failures: an hour in steps of three minutes.
 _STEP, _STEPS = 3 * MINUTE, 20
@@ -70,6 +71,7 @@ async def read(view: View) -> Context:
         "flows": flows[:_QUEUES],
         "queue_count": len(flows),
         "strips": strips(managers),
+        "sizes": await handler_sizes(view),
         "states": Counter(one.state.value for manager in managers for one in manager.snapshot.workers),
         "odd": _odd(managers)[:_ODD],
         "pools": (await resource_pools(view))[:_POOLS],
@@ -86,6 +88,14 @@ async def read(view: View) -> Context:
         "log": [activity_document(one) | {"at_moment": one.at} for one in log],
         "undo": undo_offers(log),
     }
+
+
+async def handler_sizes(view: View) -> dict[str, HandlerSizes]:
+    """How long runs of handlers usually take, and how much memory they need."""
+    figures = capabilities(view.store).figures
+    if figures is None:
+        return {}
+    return await view.readings.get("sizes", lambda: recall_sizes(figures, view.now), _SIZES_SECONDS)
 
 
 async def queue_flows(view: View) -> list[QueueFlow]:

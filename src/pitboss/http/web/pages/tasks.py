@@ -9,6 +9,7 @@ from pitboss.model.errors import InvalidInput
 from pitboss.model.filter import Filter, parsed
 from pitboss.model.operation import Operation, OperationStatus, Verb
 from pitboss.model.states import State
+from pitboss.operate.lookup import ID
 from pitboss.operate.tasks import states_of
 from pitboss.operate.views import list_views
 
@@ -37,6 +38,8 @@ _OPERATIONS = 3
 
 async def read(view: View) -> Context:
     text, after = view.query.get("q", "").strip(), view.query.get("after") or None
+    # Where an id was pasted, its task is meant.
+    text = f"id:{text}" if ID.match(text) else text
     oldest = view.query.get("order") == "oldest"
     status = await view.status()
     found: dict[str, Any] = {

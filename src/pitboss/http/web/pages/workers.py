@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pitboss.client.handler_sizes import HandlerSizes, recall_sizes
+from pitboss.client.handler_sizes import HandlerSizes
 from pitboss.engines.capabilities import capabilities
 from pitboss.http.web.pages import Context, Page
-from pitboss.http.web.pages.overview import strips
+from pitboss.http.web.pages.overview import handler_sizes, strips
 from pitboss.http.web.view import View
 from pitboss.model.errors import NotFound, PitbossError
 from pitboss.model.figures import HOUR
@@ -24,10 +24,11 @@ from pitboss.operate.workers import find_worker_pool, read_worker
 from pitboss.telemetry.logs.reading import tail
 
 ROWS = 50
-_REMOTE = 50
-_LINES = 60
+_REMOTE, _HOSTS = 50, 8
+_CHOICES = (60, 300, 1000)
+_LEVELS = ("info", "warning", "error")
 _LEARNED = 12
-_SIZES_SECONDS, _FIGURES_SECONDS, _REMOTE_SECONDS, _STACK_SECONDS = 30.0, 5.0, 2.0, 5.0
+_FIGURES_SECONDS, _REMOTE_SECONDS, _STACK_SECONDS = 5.0, 2.0, 5.0
 # The areas of the chart, from below: the state of a worker and the look of its area.
 _AREAS = (
     ("processing", "f-run a1"),
@@ -67,7 +68,7 @@ async def all_workers(view: View) -> Context:
         "strips": strips(managers),
         "pools": _pools(worker_pools(managers)),
         "rows": shown,
-        "sizes": await _sizes(view),
+        "sizes": await handler_sizes(view),
         "fleet": managers,
         "remote": remote[:_REMOTE],
         "remote_count": len(remote),
@@ -92,11 +93,15 @@ async def one_pool(view: View) -> Context:
         "workers": [row.worker for row in rows],
         "strips": [one for one in strips([one.manager for one in views]) if one["name"] == name],
         "rows": shown,
-        "sizes": await _sizes(view),
+        "sizes": await handler_sizes(view),
         "figures": found,
         "areas": [] if found is None else [(look, found.series.get(f"workers_{state}", ())) for state, look in _AREAS],
         "learned": await _learned(view, [one.pool for one in views]),
         "worst": _worst(views),
+        "logs": [
+            await _log(view, one.manager.session, one.manager.snapshot.logs, [worker.name for worker in one.workers])
+            for one in views[:_HOSTS]
+        ],
         **pages_of(view, len(rows)),
     }
 
@@ -112,9 +117,8 @@ async def one_worker(view: View) -> Context:
         "title": name,
         "row": Row(found.worker, found.pool.pool, found.manager),
         "pool_state": found.pool.state,
-        "sizes": await _sizes(view),
+        "sizes": await handler_sizes(view),
         "log": await _log(view, found.manager.session, found.manager.snapshot.logs, found.worker.name),
-        "lines": _LINES,
         "asked": asked,
         "stack": stack,
         "fault": fault,
@@ -177,17 +181,9 @@ def _worst(views: Sequence[WorkerPoolView]) -> str:
     return min((one.state for one in views), key=order.index)
 
 
-async def _sizes(view: View) -> dict[str, HandlerSizes]:
-    """How long runs of handlers usually take, and how much memory they need."""
-    figures = capabilities(view.store).figures
-    if figures is None:
-        return {}
-    return await view.readings.get("sizes", lambda: recall_sizes(figures, view.now), _SIZES_SECONDS)
-
-
 async def _learned(view: View, pools: Sequence[PoolFigures]) -> list[tuple[str, HandlerSizes]]:
     """The handlers of these pools with the most runs."""
-    known = await _sizes(view)
+    known = await handler_sizes(view)
     queues = None if any(one.queues is None for one in pools) else {name for one in pools for name in one.queues or ()}
     own = {one.name for one in await view.store.handlers() if queues is None or one.queue in queues}
     found = [(name, sizes) for name, sizes in known.items() if queues is None or name in own]
@@ -214,13 +210,19 @@ async def read_shared_stack(view: View, task: str) -> tuple[StackReading | None,
     return await view.readings.get(("stack", task), ask, _STACK_SECONDS)
 
 
-async def _log(view: View, session: Session, folder: str, worker: str) -> dict[str, Any]:
-    """The end of a worker's log, if its manager wrote it on this host."""
-    told = {"host": session.info.host, "folder": folder, "text": None, "fault": ""}
+async def _log(view: View, session: Session, folder: str, worker: str | Sequence[str]) -> dict[str, Any]:
+    """The end of the log of a worker or of several, if their manager wrote it on this host."""
+    asked, level = view.query.get("lines", ""), view.query.get("level", "")
+    level = level if level in _LEVELS else ""
+    count = int(asked) if asked in map(str, _CHOICES) else _CHOICES[0]
+    told = {
+        "host": session.info.host, "folder": folder, "text": None, "fault": "",
+        "count": count, "choices": _CHOICES, "level": level, "levels": _LEVELS,
+    }  # fmt: skip
     if not folder or not view.call.server.is_here(session.info):
         return told
     try:
-        lines = await asyncio.to_thread(tail, Path(folder), worker, _LINES)
+        lines = await asyncio.to_thread(tail, Path(folder), worker, count, level)
     except OSError as error:
         return {**told, "fault": error.strerror or type(error).__name__}
     return {**told, "text": "\n".join(lines)}

@@ -33,7 +33,6 @@ function toast(told) {
   if (told.undo) {
     const form = $("#undo").content.firstChild.cloneNode(true);
     form.action = told.undo;
-    form.onsubmit = () => box.remove();
     box.append(form);
   }
   $("#toasts").append(box);

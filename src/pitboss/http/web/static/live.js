@@ -4,7 +4,7 @@ const main = document.getElementById("main"), sign = document.getElementById("li
 const AT_MOST_EVERY = 2000, POLL = 10000, LOST_AFTER = 25000, LEADS = 3000;
 
 // `live`: a stream tells what changed. `dirty`: something did since the page was read.
-let live = true, paused = false, dirty = false, fetching = false, failed = false, fetched = Date.now(), heard = fetched;
+let live = true, paused = !!sessionStorage.paused, dirty = false, fetching = false, failed = false, fetched = Date.now(), heard = fetched;
 let channel, source, opens = 0, pause = 1000;
 
 const picked = () => main.querySelector("[name=_pick]:checked");
@@ -17,7 +17,7 @@ function show() {
 }
 
 export function toggle() {
-  paused = !paused;
+  sessionStorage.paused = (paused = !paused) || "";
   show();
   refresh();
 }
