@@ -4,7 +4,7 @@
 # Pitboss has no release yet, and the name belongs to another project on the Python Package Index: build our wheel.
 FROM python:3.11-slim AS wheel
 WORKDIR /src
-COPY pyproject.toml README.md LICENSE ./
+COPY pyproject.toml hatch_build.py README.md LICENSE ./
 COPY src src
 RUN pip wheel --no-cache-dir --no-deps --wheel-dir /wheels .
 

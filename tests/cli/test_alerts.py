@@ -84,7 +84,7 @@ def test_an_unknown_rule_and_no_time_are_refused() -> None:
     looked()
     answer = pitboss("alerts", "silence", "weather", "--for", "2h")
     assert answer.code == Exit.NOT_FOUND
-    assert "the rules are dead_letter_rate, disk, late_schedule" in answer.err
+    assert "the rules are dead_letter_rate, disk, large_handler, late_schedule" in answer.err
     assert pitboss("alerts", "silence", "disk", "--for", "0s").code == Exit.USAGE
     assert "alerts silence" not in pitboss("audit").out
 

@@ -8,10 +8,14 @@ import pytest
 
 from pitboss.cli.command import operator
 from pitboss.cli.main import COMMANDS, loaded
+from pitboss.model.alert_look import AlertNotes, notes_text
+from pitboss.model.alert_rules import rules_of
 from pitboss.model.batch import NewBatch
 from pitboss.model.declared import Declared
 from pitboss.model.duration import SECOND
 from pitboss.model.event import NewEvent, Subscription
+from pitboss.model.filter import EVERYTHING
+from pitboss.model.operation import NewOperation, Verb
 from pitboss.model.partition import Partitioning
 from pitboss.model.queue import QueueSettings
 from pitboss.model.resource import NewResource
@@ -48,7 +52,11 @@ def scene() -> dict[str, str]:
         await store.put_schedule(ScheduleSpec(name="eu", handler="greet", every=3600 * SECOND, params='{"name":"x"}'))
         event = NewEvent(id=new().id, name="user.signup", data='"you"')
         await store.publish([event])
-        return {"BATCH": made[0].id, "OTHER": made[1].id, "TASK": task, "EVENT": event.id}
+        notes = AlertNotes(at=store.clock.now(), rules=rules_of({}))
+        await store.note_alerts(notes_text(notes), [], version=0, term=(await store.campaign(session)).term)
+        operation = NewOperation(id=new().id, verb=Verb.RETRY, wanted=EVERYTHING)
+        await store.begin_operation(operation)
+        return {"OPERATION": operation.id, "BATCH": made[0].id, "OTHER": made[1].id, "TASK": task, "EVENT": event.id}
 
     return with_store(fill)
 
@@ -96,13 +104,21 @@ ACTS: list[tuple[list[str], str | None, dict[str, Any]]] = [
     (["resources", "limit", "proxies", "per_hour=20"], None, {}),
     (["resources", "remove", "proxies", "--all", "--yes"], "proxies", {"all": True}),
     (["keys", "create", "ci", "--role", "viewer"], "ci", {"role": ["viewer"]}),
+    (["views", "save", "late", "queue:mail"], None, {}),
+    (["views", "remove", "late"], None, {}),
     (["keys", "revoke", "old", "--yes"], "old", {}),
+    (["operations", "rate", "OPERATION", "20/s"], None, {}),
+    (["operations", "cancel", "OPERATION"], None, {}),
+    (["alerts", "silence", "disk", "--for", "2h"], "disk", {"for": "2h"}),
+    (["alerts", "unsilence", "disk"], None, {}),
     (["db", "check", "--repair"], "", {"repair": True}),
 ]
 # What must be done before, so that the act changes something.
 FIRST = {
     "pools resume": [["pools", "pause", "download"]],
+    "views remove": [["views", "save", "late", "queue:mail"]],
     "batches requeue": [["batches", "cancel", "BATCH", "--yes"]],
+    "alerts unsilence": [["alerts", "silence", "disk", "--for", "2h"]],
 }
 READS = {
     *("init", "status", "why", "logs", "ps", "top", "doctor", "plan", "help", "sources", "audit", "activity"),
@@ -110,7 +126,9 @@ READS = {
     *("partitions show", "partitions validate", "schedules list", "schedules show", "schedules next"),
     *("events list", "events show", "events handlers", "resources list", "resources show", "resources test"),
     *("pools list", "dead list", "dead show", "keys list", "config show"),
-    *("db status", "db backup", "db sql"),
+    *("db status", "db backup", "db sql", "views list"),
+    *("health", "figures", "report", "alerts list", "alerts test", "operations list", "operations show"),
+    "operations wait",
 }
 # Managers say themselves what they do (happenings), and what is put says itself where it comes from.
 OTHERS = {"up", "serve", "tasks enqueue", "batches create", "events publish"}
@@ -151,7 +169,7 @@ def test_every_act_is_in_the_audit_log(one: tuple[list[str], str | None, dict[st
     assert answer.code == 0, answer.err
     entry, *earlier = entries()
     assert len(earlier) == before
-    kept = {key: value for key, value in entry["details"].items() if key != "params"}
+    kept = {key: value for key, value in entry["details"].items() if key not in ("params", "before")}
     assert (entry["act"], entry["target"], kept) == (act, target, details)
     assert (entry["who"], entry["source"]) == (operator(), f"cli {operator().partition('@')[2]}")
 

@@ -76,3 +76,21 @@ def test_unknown_names_and_times_are_refused() -> None:
     assert "there is no queue" in pitboss("figures", "nope").err
     assert pitboss("figures", "--pool", "nope").code == Exit.NOT_FOUND
     assert pitboss("figures", "--since", "1s").code == Exit.USAGE
+
+
+def test_it_says_what_it_did_not_read() -> None:
+    put(new())
+
+    async def work(store: Store) -> None:
+        at = bucket(store.clock.now() - 3 * SECOND, RAW)
+        await figures_of(store).add_samples(
+            [Sample(at=at - ago * RAW, session=one, covered=10) for ago in range(1, 10) for one in range(1, 2600)]
+        )
+
+    with_store(work)
+    for command in ("figures", "health"):
+        assert "there are more samples of managers than are read at once" in pitboss(command, "--since", "10m").out
+    document = pitboss("figures", "--since", "2m", "--step", "10s", "--json").json()
+    known = document["at"].index(document["measured_since"])
+    assert document["series"]["covered"][:known] == [None] * known
+    assert document["series"]["covered"][known] == 1

@@ -14,6 +14,8 @@ from pitboss.engines.memory import MemoryEngine
 from pitboss.engines.protocol import Store
 from pitboss.model.duration import SECOND
 from pitboss.model.errors import StoreUnavailable
+from pitboss.model.figures import RAW
+from pitboss.model.filter import by
 from pitboss.model.fleet import manager_view
 from pitboss.model.queue import Queue
 from pitboss.model.queue_forecast import QueueForecast, Trend
@@ -27,6 +29,7 @@ from pitboss.testing.clock import FakeClock
 from tests.cli.command_line import PITBOSS, new, pitboss, put, with_store
 from tests.cli.fake_managers import TASK, busy, crashed, encoded, manager, now, pool, snapshot, worker
 from tests.cli.test_screen import BOLD, on_terminal
+from tests.operate.bench import Bench
 
 
 def rows(text: str, heading: str) -> list[str]:
@@ -200,8 +203,24 @@ def test_top_counts_by_the_moment_at_which_it_was_told() -> None:
     assert list(panels) == ["Pools", "Queues", "Workers"]
     assert panels["Pools"].rows[0][5] == "20"
     assert panels["Workers"].rows[0][4] == "20"
-    assert panels["Queues"].rows[0][5:7] == ["20", "20"]
+    assert panels["Queues"].rows[0][5:7] == ["", ""]
     assert "1 manager · 1 worker · 0 running · 3 waiting" in shown.headline
+
+
+async def test_top_counts_what_came_and_ended_also_while_tasks_are_pruned() -> None:
+    store = Bench()
+    store.time.advance(-store.now % RAW / SECOND)
+    look, shown = Look(store), []
+    for _ in range(2):
+        for _ in range(10):
+            await store.add(*(store.new() for _ in range(5)))
+            await store.run_all()
+            store.time.advance(1)
+        shown.append(await look.picture())
+        await store.prune(by(state=State.COMPLETED))
+    for one in shown:
+        queues = next(panel for panel in one.panels if panel.title == "Queues")
+        assert queues.rows[0][5:7] == ["5.0", "5.0"]
 
 
 async def test_top_goes_on_while_the_store_is_away() -> None:

@@ -16,8 +16,10 @@ from hypothesis import strategies as st
 
 from pitboss.cli.errors import Exit
 from pitboss.cli.screen import Screen
-from pitboss.engines.capabilities import resources_of
+from pitboss.engines.capabilities import figures_of, resources_of
+from pitboss.engines.protocol import Store
 from pitboss.model.duration import SECOND
+from pitboss.model.figures import RAW, ResourceSample, Sample, bucket
 from pitboss.model.limits import Window
 from pitboss.model.outcome import Completed, Failed, Rotated, decide
 from pitboss.model.policy import Backoff, Policy
@@ -185,6 +187,22 @@ def test_pools_and_members_are_listed_with_their_condition() -> None:
     page = pitboss("resources", "show", "proxies").out
     assert "50/1h, 6/1m, 2s between uses, 1 at a time" in page
     assert "100 uses an hour" in page
+
+
+def test_a_pool_shows_its_uses_by_destination() -> None:
+    declared("a")
+    assert "By destination" not in pitboss("resources", "show", "proxies").out
+    used = ResourceSample(refusals={"shop.example": 26}, destinations={"shop.example": 100, "parts.example": 1200})
+
+    async def work(store: Store) -> None:
+        at = bucket(store.clock.now() - 3 * SECOND, RAW) - RAW
+        await figures_of(store).add_samples([Sample(at=at, session=1, covered=10, resources={"proxies": used})])
+
+    with_store(work)
+    page = pitboss("resources", "show", "proxies").out
+    assert re.search(r"shop\.example +100 +26\.0 %\n *parts\.example +1,200 +0\.0 %", page)
+    document = pitboss("resources", "show", "proxies", "--json").json()
+    assert document["destinations"]["shop.example"] == {"uses": 100, "refused": 26}
 
 
 def test_a_member_has_a_page_of_its_own() -> None:

@@ -180,7 +180,7 @@ def test_up_serves_the_api_beside_its_workers(folder: Path) -> None:
     with Process("up", "app.py", "--workers", "1", "--port", str(port), cwd=folder, env=ON) as process:
         url = address(process)
         assert url == f"http://127.0.0.1:{port}"
-        assert f"  http     {url} (docs at /docs)" in process.said
+        assert f"  http     {url}/ui (API at /api, docs at /docs)" in process.said
         assert health(url) == 200
         assert enqueue("quick", "--wait", "--timeout", "30s") == '"hello you"'
         assert published("running")["http"]["url"] == url

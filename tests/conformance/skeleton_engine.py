@@ -481,7 +481,7 @@ class SkeletonEngine:
         document.record(task.id, last_run(task))
         place = waits(None, known=task.handler in document.handlers, run_at=None, now=now)
         place = HELD_IN_ORDER if document.line(task.order_key) else place
-        document.write(retried(task, place, keep_attempts=keep_attempts))
+        document.write(retried(task, place, now, keep_attempts=keep_attempts))
         document.ring(task.queue)
         return True
 

@@ -211,7 +211,7 @@ class Walk:
             "params": ['{"n":1}', '{"n":"1"}', "[]", '"é"'],
             "want": WANTS,
             "order_key": ["o1", "o2"],
-            "meta": ['{"trace":{"n":1}}'],
+            "meta": ['{"trace":{"traceparent":"00-1"},"headers":{"n":1}}'],
         }
         return chosen | {name: dice.choice(values) for name, values in possible.items() if dice.random() < 0.3}
 

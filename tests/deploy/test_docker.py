@@ -80,7 +80,7 @@ def test_secrets_and_history_stay_out_of_the_images() -> None:
     server = (DOCKER / "Dockerfile.dockerignore").read_text().splitlines()
     allowed = [line for line in server if line.startswith("!")]
     assert server[1] == "*"
-    assert allowed == ["!pyproject.toml", "!README.md", "!LICENSE", "!src"]
+    assert allowed == ["!pyproject.toml", "!hatch_build.py", "!README.md", "!LICENSE", "!src"]
     assert {".git", "**/.env", "**/*.env", "**/*.db", "**/.venv"} <= set(
         (DOCKER / "worker.Dockerfile.dockerignore").read_text().splitlines()
     )

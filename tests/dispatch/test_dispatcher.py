@@ -2,10 +2,13 @@
 
 import asyncio
 from collections.abc import Sequence
+from typing import Any
 
+import msgspec
 import pytest
 
 from pitboss.engines.memory import MemoryEngine
+from pitboss.engines.protocol import Page
 from pitboss.model.duration import SECOND, span
 from pitboss.model.errors import StoreUnavailable
 from pitboss.model.filter import by
@@ -514,6 +517,98 @@ def test_an_outcome_that_cannot_be_stored_fails_its_task_and_no_other() -> None:
         bad = await stage.one(ids[3])
         assert bad.error is not None
         assert bad.error.category == "store"
+
+    run_virtual(main(), clock=clock)
+
+
+def test_an_outcome_of_which_not_even_the_error_can_be_stored_fails_its_task() -> None:
+    """It stayed running as long as the session lived."""
+
+    class Picky(MemoryEngine):
+        async def settle(self, settlements: Sequence[Settlement]) -> list[SettleAnswer]:
+            if any(one.transition.error is not None or one.transition.result is not None for one in settlements):
+                raise ValueError("cannot store this")
+            return await super().settle(settlements)
+
+    clock = FakeClock()
+    stage = Stage(Picky(clock=clock))
+    stage.clock = clock
+
+    async def main() -> None:
+        dispatcher = stage.dispatcher()
+        stage.worker(dispatcher)
+        (task,) = await stage.put()
+        await dispatcher.start()
+        await stage.until_finished()
+        await dispatcher.stop()
+        failed = await stage.one(task)
+        assert (failed.state, failed.reason) == (State.FAILED, "its outcome could not be stored")
+
+    run_virtual(main(), clock=clock)
+
+
+def test_a_task_whose_end_was_refused_in_every_form_goes_back_within_a_minute() -> None:
+    class Stubborn(MemoryEngine):
+        refuses = 3
+
+        async def settle(self, settlements: Sequence[Settlement]) -> list[SettleAnswer]:
+            if self.refuses:
+                self.refuses -= 1
+                raise ValueError("cannot store this")
+            return await super().settle(settlements)
+
+    clock = FakeClock()
+    stage = Stage(Stubborn(clock=clock))
+    stage.clock = clock
+
+    async def main() -> None:
+        dispatcher = stage.dispatcher()
+        stage.worker(dispatcher)
+        await stage.put()
+        await dispatcher.start()
+        await asyncio.sleep(50)
+        assert await stage.states() == {State.RUNNING: 1}
+        await asyncio.sleep(15)
+        assert await stage.states() == {State.COMPLETED: 1}
+        await dispatcher.stop()
+
+    run_virtual(main(), clock=clock)
+
+
+def test_claims_that_an_answer_left_out_go_back_within_a_minute() -> None:
+    """Without an error there was no look: the tasks were running, and no worker had them."""
+
+    class Forgetful(MemoryEngine):
+        finds = 0
+
+        async def claim(self, request: ClaimRequest) -> Claimed:
+            claimed = await super().claim(request)
+            left_out, self.left_out = claimed.claims[: self.left_out], 0
+            return msgspec.structs.replace(claimed, claims=claimed.claims[len(left_out) :])
+
+        left_out = 2
+
+        async def find(self, *arguments: Any, **options: Any) -> Page:
+            self.finds += 1
+            return await super().find(*arguments, **options)
+
+    clock = FakeClock()
+    engine = Forgetful(clock=clock)
+    stage = Stage(engine)
+    stage.clock = clock
+
+    async def main() -> None:
+        dispatcher = stage.dispatcher()
+        stage.worker(dispatcher, taking(0.5), capacity=3)
+        await stage.put(10)
+        await dispatcher.start()
+        await asyncio.sleep(59)
+        assert await stage.states() == {State.RUNNING: 2, State.COMPLETED: 8}
+        looks = engine.finds
+        await asyncio.sleep(600)
+        assert engine.finds - looks <= 12
+        assert await stage.states() == {State.COMPLETED: 10}
+        await dispatcher.stop()
 
     run_virtual(main(), clock=clock)
 

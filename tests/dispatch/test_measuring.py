@@ -56,6 +56,19 @@ def test_what_comes_back_without_having_begun_was_not_started() -> None:
     assert (figures.started, figures.run.n) == (1, 0)
 
 
+def test_a_task_that_comes_back_in_the_next_sample_is_taken_off_there_without_a_negative_count() -> None:
+    clock = FakeClock()
+    measured = Measurements(clock)
+    told = []
+    for starts, backs in ((3, 0), (0, 2), (1, 0), (4, 0)):
+        for _ in range(starts):
+            measured.started(claim(clock, due=None))
+        for _ in range(backs):
+            measured.unstarted(claim(clock))
+        told.append([one.started for one in measured.take()[0]])
+    assert told == [[3], [], [], [3]]
+
+
 def test_it_counts_uses_refusals_and_limits_of_pools() -> None:
     clock = FakeClock()
     measured = Measurements(clock)
@@ -68,4 +81,5 @@ def test_it_counts_uses_refusals_and_limits_of_pools() -> None:
     _, resources = measured.take()
     assert resources["proxies"].uses == 4
     assert resources["proxies"].refusals == {"shop.example.org": 2, "(unknown)": 1}
+    assert resources["proxies"].destinations == {"shop.example.org": 2, "(unknown)": 2}
     assert resources["proxies"].limits_met == 1

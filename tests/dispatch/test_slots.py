@@ -8,7 +8,8 @@ from itertools import pairwise
 from pitboss.dispatch.dispatcher import Dispatcher
 from pitboss.engines.memory import MemoryEngine
 from pitboss.model.declared import Declared
-from pitboss.model.errors import StoreUnavailable
+from pitboss.model.duration import SECOND
+from pitboss.model.errors import Refused, StoreUnavailable
 from pitboss.model.outcome import Outcome
 from pitboss.model.partition import Mode, Partitioning
 from pitboss.model.pool_slot import PoolSlot
@@ -30,7 +31,7 @@ class Watched(MemoryEngine):
         super().__init__(clock=clock)
         self.requests: list[ClaimRequest] = []
         self.taken: list[list[PoolSlot]] = []
-        self.down = 0
+        self.down = self.refusals = 0
         self.on_claims: Callable[[], None] = lambda: None
         self.has_taken = asyncio.Event()
 
@@ -54,7 +55,11 @@ class Watched(MemoryEngine):
         if self.down:
             self.down -= 1
             raise StoreUnavailable("it is down", why="test", fix="none")
-        found = await super().take_slots(session, pool, node, places, queues=queues, exact=exact)
+        try:
+            found = await super().take_slots(session, pool, node, places, queues=queues, exact=exact)
+        except Refused:
+            self.refusals += 1
+            raise
         self.taken.append(found)
         self.has_taken.set()
         return found
@@ -63,14 +68,15 @@ class Watched(MemoryEngine):
 class Scene(Stage):
     """A stage with a queue that has partitions."""
 
-    def __init__(self, mode: Mode = "balanced") -> None:
+    def __init__(self, mode: Mode = "balanced", table: dict[int, tuple[str, ...]] | None = None) -> None:
         super().__init__()
         self.engine: Watched = Watched(self.clock)
         self.mode: Mode = mode
+        self.table = table or {}
         self.term = 0
 
     async def divide(self, *, on: bool = True) -> None:
-        spec = Partitioning(by="{state}", mode=self.mode) if on else None
+        spec = Partitioning(by="{state}", mode=self.mode, table=self.table) if on else None
         await self.engine.declare(
             Declared(app=f"shop{on}", queues={QUEUE: QueueSettings(partitions=spec)}), session=self.term or None
         )
@@ -454,3 +460,193 @@ def test_a_worker_that_rests_is_not_asked_for() -> None:
 
     began = run_virtual(main(), clock=scene.clock)
     assert [round(after - before, 2) for before, after in pairwise(began)] == [2.0, 2.0, 2.0]
+
+
+def test_a_manager_beside_slots_that_are_kept_takes_them_over_when_they_are_free() -> None:
+    """It kept numbers that no table had until it was restarted, and no worker ran the keys of the table."""
+    scene = Scene("static", {0: ("CA",), 1: ("TX",)})
+
+    async def main() -> list[int]:
+        await scene.lead()
+        await scene.divide()
+        await scene.put_states("CA", "TX")
+        before = await scene.engine.open_session(SessionInfo(host="before", ttl=15 * SECOND))
+        await scene.engine.take_slots(before.number, "scrapers", "before", [0, 1])
+        await scene.assign({"CA": "scrapers/0", "TX": "scrapers/1"})
+        await scene.engine.end_session(before.number)
+        dispatcher = scene.dispatcher()
+        scene.at(dispatcher, 0)
+        scene.at(dispatcher, 1)
+        await dispatcher.start()
+        await asyncio.sleep(14)
+        assert scene.ran == []
+        await asyncio.sleep(4)
+        await dispatcher.stop()
+        return [at for at, _, _ in scene.started]
+
+    began = run_virtual(main(), clock=scene.clock)
+    assert sorted(scene.ran) == [("w0", "CA"), ("w1", "TX")]
+    assert max(began) - min(began) < SECOND
+    numbers = [[one.number for one in slots] for slots in scene.engine.taken]
+    assert (numbers[0], numbers[1], numbers[-1]) == ([0, 1], [2, 3], [0, 1])
+
+
+def test_a_place_that_changes_its_number_first_ends_its_tasks_of_keys() -> None:
+    scene = Scene("static", {0: ("CA",), 1: ("TX",)})
+
+    async def main() -> tuple[list[str], list[str]]:
+        await scene.lead()
+        await scene.divide()
+        await scene.put_states("CA", "NV", "NV")
+        before = await scene.engine.open_session(SessionInfo(host="before", ttl=15 * SECOND))
+        await scene.engine.take_slots(before.number, "scrapers", "before", [0])
+        await scene.assign({"CA": "scrapers/0", "NV": "scrapers/2"})
+        await scene.engine.end_session(before.number)
+        other = await scene.engine.open_session(SessionInfo(host="other", ttl=10**15))
+        await scene.engine.take_slots(other.number, "scrapers", "other", [1])
+        dispatcher = scene.dispatcher()
+        scene.at(dispatcher, 0, taking(20))
+        await dispatcher.start()
+        await asyncio.sleep(19)
+        there = [one.name for one in await scene.engine.slots()]
+        await asyncio.sleep(4)
+        later = [one.name for one in await scene.engine.slots()]
+        await asyncio.sleep(20)
+        await dispatcher.stop()
+        return there, later
+
+    assert run_virtual(main(), clock=scene.clock) == (["scrapers/1", "scrapers/2"], ["scrapers/0", "scrapers/1"])
+    assert scene.ran == [("w0", "NV"), ("w0", "CA")]
+
+
+def test_numbers_that_a_table_has_or_that_no_table_counts_stay() -> None:
+    for scene in (Scene("static", {n: (f"K{n}",) for n in range(4)}), Scene("balanced")):
+        run_virtual(_two_free_numbers_below(scene), clock=scene.clock)
+        assert [[one.number for one in slots] for slots in scene.engine.taken] == [[0, 1], [2, 3]]
+
+
+async def _two_free_numbers_below(scene: Scene) -> None:
+    await scene.lead()
+    await scene.divide()
+    before = await scene.engine.open_session(SessionInfo(host="before", ttl=15 * SECOND))
+    await scene.engine.take_slots(before.number, "scrapers", "before", [0, 1])
+    await scene.engine.end_session(before.number)
+    dispatcher = scene.dispatcher()
+    scene.at(dispatcher, 0)
+    scene.at(dispatcher, 1)
+    await dispatcher.start()
+    await asyncio.sleep(40)
+    await dispatcher.stop()
+
+
+def test_a_number_that_is_refused_is_not_asked_for_with_every_claim() -> None:
+    scene = Scene("static")
+
+    async def main() -> int:
+        await scene.lead()
+        await scene.divide()
+        other = await scene.engine.open_session(SessionInfo(host="other", ttl=10**15))
+        await scene.engine.take_slots(other.number, "scrapers", "other", [0])
+        dispatcher = scene.dispatcher()
+        dispatcher.claimer.slot_numbers.exact = frozenset({"scrapers"})
+        scene.at(dispatcher, 0)
+        await dispatcher.start()
+        for _ in range(100):
+            await asyncio.sleep(0.1)
+            dispatcher.claimer.wake.set()
+        await dispatcher.stop()
+        return scene.engine.refusals
+
+    assert run_virtual(main(), clock=scene.clock) <= 6
+
+
+def test_a_pool_that_is_ready_later_gets_numbers_at_once() -> None:
+    """It asked without numbers for up to five seconds, as the look at the queues was not due again."""
+    scene = Scene()
+
+    async def main() -> None:
+        await scene.lead()
+        await scene.divide()
+        await scene.put_states("CA")
+        dispatcher = scene.dispatcher()
+        for name, pool in (("plain", "others"), ("first", "early")):
+            worker = CoroutineWorker(scene, dispatcher, name, 1, at_once)
+            dispatcher.add_worker(worker, pool=pool, queues=("default",) if pool == "others" else (QUEUE,))
+        await dispatcher.start()
+        await asyncio.sleep(0.1)
+        await scene.assign({"CA": "scrapers/0"})
+        scene.at(dispatcher, 0)
+        await asyncio.sleep(0.1)
+        assert scene.ran == [("w0", "CA")]
+        await dispatcher.stop()
+
+    run_virtual(main(), clock=scene.clock)
+
+
+def test_a_successor_gets_no_task_of_a_key_while_its_predecessor_runs_one() -> None:
+    """Two workers ran tasks of one key at once in each rolling restart."""
+    scene = Scene()
+
+    async def main() -> None:
+        await scene.lead()
+        await scene.divide()
+        await scene.put_states("CA", "CA")
+        dispatcher = scene.dispatcher()
+        old = scene.at(dispatcher, 0, taking(10))
+        await dispatcher.start()
+        await scene.assign({"CA": "scrapers/0"})
+        await asyncio.sleep(1)
+        new = CoroutineWorker(scene, dispatcher, "new", 1, at_once)
+        dispatcher.add_worker(new, pool="scrapers", place=0)
+        dispatcher.close_worker(old.id)
+        await asyncio.sleep(8)
+        assert scene.ran == [("w0", "CA")]
+        await asyncio.sleep(1.1)
+        assert scene.ran == [("w0", "CA"), ("new", "CA")]
+        await dispatcher.stop()
+
+    run_virtual(main(), clock=scene.clock)
+
+
+def test_a_successor_in_affinity_starts_at_once() -> None:
+    scene = Scene("affinity")
+
+    async def main() -> None:
+        await scene.lead()
+        await scene.divide()
+        await scene.put_states("CA", "CA")
+        dispatcher = scene.dispatcher()
+        old = scene.at(dispatcher, 0, taking(10))
+        await dispatcher.start()
+        await scene.assign({"CA": "scrapers/0"})
+        await asyncio.sleep(1)
+        new = CoroutineWorker(scene, dispatcher, "new", 1, at_once)
+        dispatcher.add_worker(new, pool="scrapers", place=0)
+        dispatcher.close_worker(old.id)
+        await asyncio.sleep(0.1)
+        assert scene.ran == [("w0", "CA"), ("new", "CA")]
+        await dispatcher.stop()
+
+    run_virtual(main(), clock=scene.clock)
+
+
+def test_a_worker_that_is_added_twice_keeps_its_tasks() -> None:
+    """Its load was replaced: tasks that ran were unknown, and it got more than it has room for."""
+    scene = Scene()
+
+    async def main() -> None:
+        await scene.lead()
+        await scene.divide()
+        await scene.put_states("CA", "CA")
+        dispatcher = scene.dispatcher()
+        worker = scene.at(dispatcher, 0, taking(5))
+        await dispatcher.start()
+        await scene.assign({"CA": "scrapers/0"})
+        await asyncio.sleep(1)
+        dispatcher.add_worker(worker, pool="scrapers", place=0)
+        assert len(dispatcher.running()) == 1
+        await scene.until_finished()
+        await dispatcher.stop()
+        assert worker.most == 1
+
+    run_virtual(main(), clock=scene.clock)

@@ -33,7 +33,7 @@ NOUNS = {
 PLAIN = {
     "after", "all", "at", "auto", "before", "check", "confirm", "debug", "dry-run", "file", "folder", "follow",
     "force", "format", "from", "full", "help", "id", "install-completion", "json", "level", "lines", "n", "name",
-    "no-color", "now", "number", "off", "oldest", "only", "origin", "other", "quiet", "since", "target", "to",
+    "no-color", "now", "number", "off", "oldest", "only", "origin", "other", "out", "quiet", "since", "target", "to",
     "topic", "undo", "url", "value", "verbose", "version", "wait", "watch", "what", "yes",
 }  # fmt: skip
 

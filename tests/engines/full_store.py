@@ -15,6 +15,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from pitboss.client.alert_facts import read_alert_facts
 from pitboss.engines.postgres import PostgresEngine
 from pitboss.engines.postgres.connections import READING_PLANS
 from pitboss.engines.postgres.script import Ask, Script, adapted
@@ -89,6 +90,9 @@ class Rows:
             yield self._task(moment, State.HELD, reason="handler", handler="gone", queue="mail")
             yield self._ended(moment, State.COMPLETED, batch=BATCH)
             yield self._ended(moment, State.FAILED, batch=BATCH, fingerprint="item")
+        for _ in range(12):
+            # Items that were drawn, and came back.
+            yield self._task(moment, State.PENDING, batch=BATCH)
         for place in range(4):
             held: Row = {"state": State.HELD, "reason": "order"} if place else {"state": State.PENDING}
             row = self._task(moment, **held, order_key="k")
@@ -222,6 +226,7 @@ def reads(marks: dict[str, str]) -> dict[str, Read]:
         "queues with forecasts": lambda store: read_queues(store, NOW),
         "one queue with its forecast": lambda store: read_queue(store, "mail", NOW),
         "health": lambda store: read_overview(store, NOW),
+        "alerts": read_alert_facts,
         "groups": lambda store: failure_groups(store, parsed("")),
         "groups of a batch": lambda store: failure_groups(store, parsed(f"batch:{BATCH}")),
         "show by the beginning of the id": lambda store: find_task(store, marks["first"][:20]),

@@ -16,7 +16,18 @@ from pitboss.engines.sqlite import SqliteEngine
 from pitboss.model.filter import parsed
 from pitboss.operate import failures, status
 from pitboss.simulate.clock import FakeClock
-from tests.engines.full_store import LOOKED_THROUGH, Cost, Read, fill, postgres_pages, reads, sqlite_steps
+from tests.engines.full_store import (
+    DAY,
+    LOOKED_THROUGH,
+    NOW,
+    QUEUES,
+    Cost,
+    Read,
+    fill,
+    postgres_pages,
+    reads,
+    sqlite_steps,
+)
 from tests.servers.postgres import PostgresServer
 
 pytestmark = pytest.mark.fresh_loop(limit=120)
@@ -71,6 +82,15 @@ async def test_reads_do_not_grow_with_what_is_stored(
     many = await measured(engine, tmp_path, postgres_server, MANY)
     grown = {name: (cost, many[name]) for name, cost in few.items() if many[name] > 1.3 * cost + SLACK[engine]}
     assert not grown, grown
+
+
+@pytest.mark.parametrize("engine", ["sqlite", "postgres"])
+async def test_the_oldest_wait_is_found_behind_items_and_priorities(
+    engine: str, tmp_path: Path, postgres_server: PostgresServer
+) -> None:
+    async with costly(engine, tmp_path, postgres_server, FEW) as (store, _, _):
+        waits = {one.name: await waiting.oldest_wait(store, one, NOW) for one in await store.queues()}
+    assert waits == dict.fromkeys(QUEUES, 20 * DAY)
 
 
 @pytest.mark.parametrize("engine", ["sqlite", "postgres"])

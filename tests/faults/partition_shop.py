@@ -9,6 +9,8 @@ from pitboss import App, ctx
 app = App(name="partitions")
 STATES = tuple(f"S{number:02}" for number in range(24))
 SLOTS = 6
+# How many seconds a task takes on average.
+PACE = float(os.environ.get("PARTITION_PACE", "0.003"))
 if os.environ.get("PARTITION_MODE") == "static":
     app.queue("targets", partition_by="{state}", partitions={n: STATES[n::SLOTS] for n in range(SLOTS)})
 else:
@@ -18,7 +20,7 @@ else:
 @app.task(queue="targets", max_attempts=5)
 async def scrape(number: int, state: str) -> None:
     leave("began", number, state)
-    await asyncio.sleep(0.002 * (number % 4))
+    await asyncio.sleep(PACE * (number % 4) / 1.5)
     leave("ended", number, state)
 
 

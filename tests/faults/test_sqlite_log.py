@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from pitboss.engines.sqlite import SqliteEngine, open_store
-from pitboss.engines.sqlite.readers import Reader
+from pitboss.engines.sqlite.ledger import Ledger
 from pitboss.model.errors import StoreUnavailable
-from pitboss.model.filter import EVERYTHING, Filter
+from pitboss.model.filter import EVERYTHING
 from tests.engines.sqlite.store import new, opened
 
 pytestmark = pytest.mark.fresh_loop(limit=60)
@@ -31,13 +31,13 @@ async def test_the_log_is_reused(disk: Path) -> None:
 
 
 async def test_a_read_of_ours_that_stays_is_ended(disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def endless(self: Reader, _: Filter) -> int:
+    def endless(self: Ledger, *_: object) -> int:
         text = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n, sqlite_master"
         found: int = self._connection.execute(text).fetchone()[0]
         return found
 
     monkeypatch.setattr(open_store, "_READ_LIMIT", 0.3)
-    monkeypatch.setattr(Reader, "count", endless)
+    monkeypatch.setattr(Ledger, "count", endless)
     async with opened(disk / "s.db") as engine:
         await engine.put([new()])
         with pytest.raises(StoreUnavailable, match="took too long"):

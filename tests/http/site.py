@@ -44,7 +44,7 @@ class Site:
 
     def __enter__(self) -> Self:
         self._thread.start()
-        assert self._ready.wait(10), "the server did not start"
+        assert self._ready.wait(30), "the server did not start"
         self.http = httpx.Client(base_url=self.url, timeout=20, trust_env=False)
         return self
 

@@ -240,7 +240,7 @@ def test_unknown_fields_are_left_out_and_mistyped_ones_refused(site: Site) -> No
     limited = site.http.patch("/api/queues/echo", json={"capacity": 1_000, **odd})
     assert limited.status_code == 200
     newest = site.http.get("/api/audit").json()["data"]["entries"][0]
-    assert (newest["act"], newest["details"]) == ("queues limit", {"capacity": 1_000})
+    assert (newest["act"], newest["details"]) == ("queues limit", {"before": {"limits": {}}, "capacity": 1_000})
     mistyped = site.http.post("/api/tasks", json={"type": "echo", "params": {}, "priorty": 5})
     assert (mistyped.status_code, mistyped.json()["details"]["fix"]) == (400, "did you mean priority?")
 

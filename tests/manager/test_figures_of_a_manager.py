@@ -2,13 +2,21 @@
 
 import signal
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
 from functools import partial
+from pathlib import Path
+
+import pytest
 
 from pitboss.engines.capabilities import figures_of
-from pitboss.model.figures import HOUR, KINDS, MINUTE, RAW, Flow
+from pitboss.model.duration import SECOND, Moment
+from pitboss.model.figures import HOUR, KINDS, MINUTE, RAW, Flow, Sample, bucket
 from pitboss.model.session import SessionInfo
-from pitboss.model.states import FINISHED
-from tests.manager.cluster import Cluster, pool
+from pitboss.model.states import FINISHED, State
+from pitboss.operate.figures import read_figures
+from tests.cli.command_line import pitboss
+from tests.manager.cluster import Cluster, ManagerProcess, pool
 
 MANY = 1500
 FAILING = 60
@@ -77,6 +85,89 @@ def test_flows_equal_a_recount_after_kills_of_workers_and_managers(cluster: Clus
     assert counted(flows(cluster)) == known
 
 
+@pytest.fixture
+def both(tmp_path: Path, postgres_dsn: str) -> Iterator[list[Cluster]]:
+    """A cluster on each store. The test waits for the clock, so it does on both at the same time."""
+    urls = {"sqlite": f"sqlite:///{tmp_path}/shop.db", "postgres": postgres_dsn}
+    with ExitStack() as opened:
+        for name in urls:
+            (tmp_path / name).mkdir()
+        yield [opened.enter_context(closing(Cluster(url, tmp_path / name))) for name, url in urls.items()]
+
+
+def samples(cluster: Cluster) -> list[Sample]:
+    found: list[Sample] = cluster.do(figures_of(cluster.engine).samples(0, FOREVER, span=RAW))
+    return found
+
+
+def covered(sample: Sample) -> tuple[Moment, Moment]:
+    """From when to when a manager told of itself."""
+    ranges = sample.seen or [(0, sample.covered)]
+    return sample.at + ranges[0][0] * SECOND, sample.at + ranges[-1][1] * SECOND
+
+
+def kill_all(manager: ManagerProcess) -> None:
+    """The manager first, so that it cannot tell of its workers."""
+    workers = manager.workers()
+    manager.signal(signal.SIGKILL)
+    for one in workers:
+        one.kill()
+    manager.process.wait()
+
+
+def _runs_some(cluster: Cluster) -> bool:
+    return cluster.counts().get(State.RUNNING, 0) > 0
+
+
+def _all_ended(cluster: Cluster) -> bool:
+    return not cluster.counts().keys() - FINISHED
+
+
+def _is_after(cluster: Cluster, at: Moment) -> bool:
+    return cluster.engine.clock.now() >= at
+
+
+def test_after_a_kill_of_everything_at_most_twenty_seconds_are_missing_and_drawn_as_a_gap(both: list[Cluster]) -> None:
+    killed: list[Moment] = []
+    for cluster in both:
+        cluster.put("quick", 300, number=1)
+        cluster.manager(pool(workers=2, concurrency=8))
+    for cluster in both:
+        cluster.until(partial(samples, cluster), what="a sample")
+        # Lost tasks run alone in their worker afterwards.
+        cluster.put("slow", 2, seconds=2)
+        cluster.until(partial(_runs_some, cluster))
+        kill_all(cluster.managers[0])
+        killed.append(cluster.engine.clock.now())
+    for cluster, at in zip(both, killed, strict=True):
+        cluster.until(partial(_is_after, cluster, bucket(at, RAW) + RAW))
+        cluster.put("quick", 300, number=1)
+        cluster.manager(pool(workers=2, concurrency=8))
+    for cluster, at in zip(both, killed, strict=True):
+        cluster.until(partial(_all_ended, cluster), within=40)
+        known = counted(flows(cluster))
+        assert known == recount(cluster)
+        assert sum(counts["lost"] for counts in known.values()) > 0
+        document = pitboss("figures", "--store", cluster.url, "--since", "1m", "--step", "10s", "--json").json()
+        assert cluster.managers[1].end() == 0
+        _check_gap(cluster, at, document["series"]["started"])
+
+
+def _check_gap(cluster: Cluster, killed: Moment, shown: list[int | None]) -> None:
+    told, dead = samples(cluster), bucket(killed, RAW)
+    last = max(covered(one)[1] for one in told if one.at < dead)
+    first = min(covered(one)[0] for one in told if one.at > dead)
+    began = max(one.opened_at for one in cluster.do(cluster.engine.sessions()))
+    assert first - last <= began - killed + 20 * SECOND
+    # Seen when the present bucket is over.
+    found = cluster.do(read_figures(cluster.engine, cluster.engine.clock.now() + 2 * RAW, since=2 * MINUTE, step=RAW))
+    place = found.moments.index(dead)
+    assert (found.series["started"][place], found.series["covered"][place]) == (None, 0)
+    assert None not in (found.series["started"][place - 1], found.series["in"][place])
+    assert found.unmeasured == [(dead, bucket(began, RAW))]
+    assert None in shown
+
+
 def test_a_manager_writes_what_it_measured_before_it_ends(sqlite_cluster: Cluster) -> None:
     cluster = sqlite_cluster
     cluster.put("quick", 200, number=1)
@@ -88,6 +179,9 @@ def test_a_manager_writes_what_it_measured_before_it_ends(sqlite_cluster: Cluste
     assert sum(one.started for one in figures) == sum(one.run.n for one in figures) == 200
     assert sum(one.wait.n for one in figures) == 200
     assert sum(sum(sample.pools["default"].workers.values()) for sample in samples) > 0
+    # Its successor tells at once how long they took.
+    cluster.manager()
+    cluster.until(lambda: any(one.usual.get("quick") for one in cluster.snapshots()))
 
 
 def test_a_manager_writes_how_much_memory_tasks_needed(troubled: Cluster) -> None:

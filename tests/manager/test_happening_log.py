@@ -95,7 +95,8 @@ def test_some_facts_are_happenings() -> None:
         "worker default-1",
     )
     assert crashed.text == "worker default-1 was killed by SIGKILL; 2 tasks of it will run again"
-    assert from_json(crashed.details) == {"worker": "default-1", "pid": 3, "code": -9, "tasks": ["t1", "t2"]}
+    about = {"worker": "default-1", "pool": "default", "pid": 3, "code": -9, "tasks": ["t1", "t2"]}
+    assert from_json(crashed.details) == about
     assert (given_up.severity, given_up.text) == (Severity.ERROR, "worker default-2 stays down: it cannot be loaded")
     assert (scaled.subject, scaled.text) == ("pool mail", "pool mail goes from 2 to 4 workers: many tasks wait")
     assert {one.manager for one in (crashed, given_up, scaled)} == {7}

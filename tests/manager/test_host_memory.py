@@ -48,6 +48,18 @@ async def test_a_heavy_handler_is_known_from_the_first_task_on() -> None:
     assert need == pytest.approx(6 * GIGA, rel=0.06)
 
 
+async def test_it_remembers_how_long_tasks_took() -> None:
+    bench = Bench()
+    figures = HandlerFigures("q", "render")
+    for seconds in (2, 4):
+        figures.run.add(seconds * SECOND)
+    at = bucket(bench.now - 60 * SECOND, RAW)
+    await bench.add_samples([Sample(at=at, session=1, covered=10, handlers=[figures, HandlerFigures("q", "never")])])
+    memory = HostMemory(None, list)
+    await memory.recall(bench, bench.now)
+    assert memory.usual == {"render": 3 * SECOND}
+
+
 async def test_figures_of_last_week_count_if_there_are_no_newer_ones() -> None:
     bench = Bench()
     await stored(bench, bench.now - 150 * HOUR, 6 * GIGA)

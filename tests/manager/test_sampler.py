@@ -49,8 +49,8 @@ class Store(MemoryEngine):
 
 
 class Scene:
-    def __init__(self) -> None:
-        self.clock = FakeClock()
+    def __init__(self, clock: FakeClock | None = None) -> None:
+        self.clock = clock or FakeClock()
         self.store = Store(self.clock)
         self.session: int | None = 1
         self.term: int | None = None
@@ -89,6 +89,15 @@ async def test_the_last_sample_covers_a_part() -> None:
     scene.clock.advance(3)
     await scene.sampler.finish(hurry=False)
     assert [one.covered for one in await scene.store.stored()] == [TEN, 3]
+
+
+async def test_a_manager_that_starts_in_the_middle_says_which_part_it_covers() -> None:
+    clock = FakeClock()
+    clock.advance(-clock.now() % RAW / SECOND + 4)
+    scene = Scene(clock)
+    await scene.pass_on(6)
+    await scene.pass_on()
+    assert [(one.covered, one.seen) for one in await scene.store.stored()] == [(6, [(4, TEN)]), (TEN, [])]
 
 
 async def test_workers_are_told_by_state_with_what_happened_to_them() -> None:

@@ -181,17 +181,64 @@ def test_managers_of_one_time_are_added_up_and_cover_it_once() -> None:
     assert whole.pools["p"] == PoolSample({"idle": 40, "busy": 20}, 1000, 2, 4)
 
 
+def workers(covered: int, first: int = 0, *, at: int = 0, session: int = 1, led: int = 0) -> Sample:
+    """A manager with four workers and, if it leads, three members, that ran for `covered` seconds of a bucket."""
+    pools = {"p": PoolSample({"idle": 4 * covered}, 100 * covered)}
+    resources = {"r": ResourceSample({"ready": 3 * led}, 3 * led)} if led else {}
+    seen = [(first, first + covered)] if first else []
+    return Sample(at=at, session=session, covered=covered, seen=seen, pools=pools, resources=resources, led=led)
+
+
+@pytest.mark.parametrize(
+    ("parts", "covered", "mean"),
+    [
+        ([workers(3), workers(6, 4, session=2)], 9, 4),
+        ([workers(10), workers(10, session=2)], 10, 8),
+        ([workers(3), workers(6, 4, session=2), workers(10, session=3)], 10, 7.6),
+        ([workers(5), workers(8, 2, session=2)], 10, 5.2),
+    ],
+)
+def test_managers_after_each_other_are_not_counted_as_if_they_ran_at_once(
+    parts: list[Sample], covered: int, mean: float
+) -> None:
+    (whole,) = merged_samples(parts, RAW)
+    assert (whole.covered, whole.pools["p"].workers["idle"] / whole.covered) == (covered, mean)
+    (hour,) = merged_samples(merged_samples(merged_samples(parts, RAW), MINUTE), HOUR)
+    assert (hour.covered, hour.pools["p"].workers) == (covered, whole.pools["p"].workers)
+    # Added to what was rolled up before, in any order, it is the same.
+    for first, *others in (parts, parts[::-1]):
+        found = merged_samples([*merged_samples([first], HOUR), *others], HOUR)
+        assert (found[0].covered, found[0].seen) == (hour.covered, hour.seen)
+
+
+def test_the_members_are_not_counted_twice_where_the_lead_changed() -> None:
+    (whole,) = merged_samples([workers(3, led=10), workers(6, 4, session=2, led=10)], RAW)
+    assert whole.resources["r"].members["ready"] / whole.led == 3
+
+
 def test_a_minute_in_which_nobody_ran_for_a_while_is_covered_in_part() -> None:
     (minute,) = merged_samples([sample(0), sample(10 * SECOND, 2), sample(50 * SECOND, 3)], MINUTE)
     assert (minute.covered, minute.span, minute.handlers[0].started) == (30, MINUTE, 3)
 
 
-@given(st.lists(st.tuples(moments, st.integers(1, 3), st.integers(1, 9)), max_size=30, unique_by=lambda one: one[:2]))
-def test_rolling_up_by_steps_is_rolling_up_at_once(found: list[tuple[int, int, int]]) -> None:
-    samples = [sample(at, session, started=n) for at, session, n in found]
+@given(
+    st.lists(
+        st.tuples(moments, st.integers(1, 3), st.integers(1, 9), st.integers(0, 9)),
+        max_size=30,
+        unique_by=lambda one: one[:2],
+    )
+)
+def test_rolling_up_by_steps_is_rolling_up_at_once(found: list[tuple[int, int, int, int]]) -> None:
+    samples = [
+        sample(at, session, started=n, covered=10 - first, seen=[(first, 10)] if first else [])
+        for at, session, n, first in found
+    ]
     at_once, by_steps = merged_samples(samples, HOUR), merged_samples(merged_samples(samples, MINUTE), HOUR)
     assert at_once == by_steps
-    assert sum(one.handlers[0].started for one in at_once) == sum(n for _, _, n in found)
+    assert sum(one.handlers[0].started for one in at_once) == sum(n for _, _, n, _ in found)
+    assert sum(one.covered for one in at_once) == sum(
+        10 - min(first for at, _, _, first in found if at == moment) for moment in {at for at, *_ in found}
+    )
 
 
 def test_merging_does_not_change_what_is_merged() -> None:
@@ -209,6 +256,22 @@ def test_a_sample_is_bounded_and_loses_nothing() -> None:
     assert sum(one.started for one in made.handlers) == sum(one.started for one in handlers)
     assert len(made.resources["p"].refusals) == MOST_DESTINATIONS + 1
     assert sum(made.resources["p"].refusals.values()) == sum(refusals.values())
+
+
+def test_destinations_that_refused_much_are_told_apart_although_others_were_used_more() -> None:
+    uses = {f"site{number:03}": 1000 - number for number in range(100)}
+    refusals = {"site099": 500, "site098": 400, "site000": 1}
+    one = ResourceSample(refusals=refusals, destinations=uses)
+    one.bound()
+    assert {"site099", "site098", "site000", "site016"} < one.destinations.keys()
+    assert len(one.destinations) == MOST_DESTINATIONS + 1
+    assert sum(one.destinations.values()) == sum(uses.values())
+    assert one.refusals == refusals
+    # Bounded again with others, it keeps its others.
+    one.merge(ResourceSample(destinations={f"more{number}": 2000 for number in range(30)}))
+    one.bound()
+    assert sum(one.destinations.values()) == sum(uses.values()) + 60_000
+    assert len(one.destinations) == MOST_DESTINATIONS + 1
 
 
 @given(values, st.integers(1, 100))

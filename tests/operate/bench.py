@@ -7,7 +7,9 @@ import msgspec
 
 from pitboss.client.client import Client
 from pitboss.engines.memory import MemoryEngine
+from pitboss.manager.happening_log import HappeningLog
 from pitboss.model.duration import SECOND, Moment
+from pitboss.model.facts import WorkerCrashed
 from pitboss.model.ids import IdMaker
 from pitboss.model.outcome import Completed, Failed, decide
 from pitboss.model.policy import Policy
@@ -32,6 +34,7 @@ class Bench(MemoryEngine):
         super().__init__(clock=self.time)
         self.new_id = IdMaker(self.time.now, Random(1).getrandbits)
         self.client = Client(self, self.time)
+        self._happened = HappeningLog(self, clock=self.time, luck=Random(1).random, session=lambda: None)
 
     @property
     def now(self) -> int:
@@ -51,6 +54,19 @@ class Bench(MemoryEngine):
         if snapshot is not None:
             await self.renew(session.number, msgspec.json.encode(snapshot).decode())
         return session.number
+
+    async def crash(self, worker: str = "default-1", why: str = "was killed by SIGKILL") -> None:
+        """A worker crashes, and its manager writes that, with its own code: not what a test believes that it writes."""
+        error = TaskError(category="crash", message=f"worker {worker} {why}", fingerprint="f")
+        self._happened.heard(WorkerCrashed(pool=worker.rpartition("-")[0], worker=worker, pid=1, error=error))
+        await self._happened.close(1)
+
+    async def lose(self, number: int, *handlers: str) -> None:
+        """Some pending tasks, or items of batches, are claimed and wait again, because their manager is gone."""
+        session = await self.open_session(SessionInfo(host="elsewhere", pid=8, handlers=handlers))
+        await self.claim(ClaimRequest(session=session.number, slots=(Slot(free=number),)))
+        await self.end_session(session.number)
+        await self.reclaim()
 
     async def run_all(self, *, fail: str | None = None, most: int = 10_000, retryable: bool = False) -> None:
         """Claim the pending tasks and end them: completed, or failed with this message."""

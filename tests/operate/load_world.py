@@ -1,22 +1,23 @@
 """A load on a store in memory, second by second, with a clock that the test moves: tasks come, workers run them, and a
 manager tells of its workers, as managers do."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from math import exp
 from random import Random
 from typing import Any
 
 import msgspec
 
+from pitboss.manager.host_memory import HostMemory
 from pitboss.model.duration import SECOND, Moment
 from pitboss.model.figures import HandlerFigures, PoolSample, Sample, bucket
 from pitboss.model.filter import by
-from pitboss.model.happening import Kind, happening
+from pitboss.model.limits import rate
 from pitboss.model.outcome import Completed, Failed, decide
 from pitboss.model.policy import Policy
-from pitboss.model.queue import HandlerInfo
+from pitboss.model.queue import HandlerInfo, QueueChange
 from pitboss.model.queue_forecast import QueueForecast
-from pitboss.model.resource import Report, ResourceOutcome
+from pitboss.model.resource import NewResource, Report, ResourceChange, ResourceOutcome
 from pitboss.model.session import ClaimRequest, SessionInfo, Slot
 from pitboss.model.settlement import Settlement
 from pitboss.model.snapshot import PoolFigures, Snapshot, WorkerFigures, WorkerState
@@ -47,6 +48,7 @@ class World:
         self.processed = self.opened = self.crashes = 0
         self.states: dict[int, WorkerState] = {}
         self.pool: dict[str, Any] = {}
+        self.usual: dict[str, int] = {}
         self.running: list[tuple[Moment, Moment, Claim]] = []
         self.coming: Callable[[int], int] = lambda _: self._poisson(self.comes)
 
@@ -59,6 +61,10 @@ class World:
         await self.store.register([self.handler])
         info = SessionInfo(host="box1", boot_id=f"b{self.seconds}", pid=1, ttl=15 * SECOND, handlers=("job",))
         self.session = (await self.store.open_session(info)).number
+        self.processed = 0
+        memory = HostMemory(None, list)
+        await memory.recall(self.store, self.now)
+        self.usual = memory.usual
         await self._tell()
 
     async def stop(self) -> None:
@@ -88,13 +94,6 @@ class World:
     async def add(self, number: int, **options: Any) -> None:
         tasks = [self.store.new("job", **{"queue": self.queue} | options) for _ in range(number)]
         await self.store.put(tasks)
-
-    async def crash(self, times: int = 1, pool: str = "default") -> None:
-        """A manager notes that a worker crashed."""
-        text = f"worker {pool}-1 was killed by signal 9"
-        for _ in range(times):
-            made = happening(self.store.new_id(), self.now, Kind.WORKER_CRASHED, f"pool {pool}", text)
-            await self.store.record_happenings([made])
 
     async def until_clear(self, most: int = 20_000) -> int:
         """How many seconds pass until nothing waits."""
@@ -172,7 +171,7 @@ class World:
         workers = tuple(self._worker(number) for number in range(self.slots))
         figures: dict[str, Any] = {"name": "default", "concurrency": 1, "wanted": self.slots}
         pool = PoolFigures(**figures | self.pool)
-        told = Snapshot(pools=(pool,), workers=workers)
+        told = Snapshot(pools=(pool,), workers=workers, usual=self.usual)
         await self.store.renew(self.session, msgspec.json.encode(told).decode())
 
     def _worker(self, number: int) -> WorkerFigures:
@@ -195,3 +194,31 @@ class World:
         while (p := p * self.luck.random()) > least:
             n += 1
         return n
+
+
+async def quiet(world: World) -> None:
+    world.comes = 0.05
+
+
+async def busy(world: World) -> None:
+    world.comes, world.slots = 3.0, 6
+
+
+async def bursts(world: World) -> None:
+    world.slots, world.coming = 6, lambda second: 200 if second % 300 == 0 else 0
+
+
+async def limited(world: World) -> None:
+    world.comes = 0.3
+    await world.store.change_queue("work", QueueChange(rate=rate("30/min")))
+
+
+async def disabled_members(world: World) -> None:
+    world.handler = HandlerInfo(name="job", queue="work", resources="proxies")
+    await world.store.register([world.handler])
+    await world.store.add_resources("proxies", [NewResource(name=f"p{n}") for n in range(5)])
+    await world.store.change_resources("proxies", ["p1"], ResourceChange(enabled=False))
+    world.comes, world.uses = 1.0, ResourceOutcome.OK
+
+
+HEALTHY: tuple[Callable[[World], Awaitable[None]], ...] = (quiet, busy, bursts, limited, disabled_members)

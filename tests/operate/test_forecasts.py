@@ -7,6 +7,7 @@ from pitboss.model.limits import rate
 from pitboss.model.queue import HandlerInfo, QueueChange
 from pitboss.model.queue_forecast import QueueForecast, Trend, spoken_forecast
 from pitboss.model.resource import Limits, NewResource, PoolRules, ResourceOutcome
+from pitboss.model.snapshot import WorkerState
 from pitboss.operate.status_documents import forecast_document
 from tests.operate.load_world import World
 
@@ -163,14 +164,58 @@ async def test_after_a_restart_the_gap_is_no_speed() -> None:
     await world.stop()
     await world.run(900)
     await world.start()
-    world.states = dict.fromkeys(range(1, 6), world.states.get(0, world._worker(0).state.STARTING))
-    await world.run(8)
+    world.states = dict.fromkeys(range(1, 6), WorkerState.STARTING)
+    await world.run(1)
     assert (await world.forecast()).trend is Trend.UNKNOWN
     world.states = {}
-    await world.run(52)
+    await world.run(59)
     found = await world.forecast()
     assert found.trend is Trend.CLEARS
     await assert_comes_true(world, found)
+
+
+@pytest.mark.parametrize("takes", [4.0, 20.0])
+async def test_after_a_restart_it_knows_at_once_how_long_tasks_take(takes: float) -> None:
+    world = World(comes=1.0 / takes, slots=6, takes=takes)
+    await world.start()
+    await world.run(300)
+    await world.sample()
+    await world.stop()
+    await world.run(900 * round(takes))
+    await world.start()
+    # The workers have not run anything yet, and most of them start.
+    world.states = dict.fromkeys(range(1, 6), WorkerState.STARTING)
+    found = await world.forecast()
+    assert found.trend is Trend.CLEARS
+    assert found.outflow == pytest.approx(6 / takes, rel=0.1)
+    world.states = {}
+    await assert_comes_true(world, found)
+
+
+async def test_tasks_that_do_not_end_are_not_expected_to_for_long() -> None:
+    world = World(slots=4, takes=1.0)
+    await world.start()
+    await world.add(20)
+    await world.run(10)
+    await world.sample()
+    await world.stop()
+    world.takes = 10_000
+    await world.start()
+    await world.add(200)
+    await world.run(5)
+    assert (await world.forecast()).trend is Trend.CLEARS
+    await world.run(30)
+    assert (await world.forecast()).trend is Trend.UNKNOWN
+
+
+async def test_workers_that_serve_two_queues_have_half_their_time_for_each() -> None:
+    world = World(slots=4, takes=1.0)
+    await world.start()
+    world.usual = {"job": SECOND}
+    await world.add(200)
+    await world.add(200, queue="other")
+    await world._tell()
+    assert (await world.forecast()).outflow == 2
 
 
 async def test_a_nearly_empty_queue_keeps_up() -> None:

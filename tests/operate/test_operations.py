@@ -225,6 +225,36 @@ async def test_several_operations_take_turns(store: Bench) -> None:
     assert [one.status for one in await store.operations()] == [DONE] * 2
 
 
+async def test_an_operation_that_cannot_go_on_says_so_and_holds_up_no_other(
+    store: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Regression: its error ended the round, so that those after it were never performed."""
+    for queue in "ab":
+        await failed(store, 2 * PORTION, queue=queue)
+    good, bad = [await begun(store, f"state:failed queue:{queue}", at="") for queue in "ab"]
+    advance = store.advance_operation
+
+    async def broken(operation: str, cursor: str, *, limit: int) -> Any:
+        if operation == bad.id and store.now < good.began + 5_000_000:
+            raise ValueError("cannot be read\nat all")
+        return await advance(operation, cursor, limit=limit)
+
+    monkeypatch.setattr(store, "advance_operation", broken)
+    with pytest.raises(ValueError, match="cannot be read"):
+        await OperationPerformer(store, store.time, only=bad.id).perform()
+    performer = OperationPerformer(store, store.time)
+    for _ in range(3):
+        await performer.perform()
+    found = {one.id: one for one in await store.operations()}
+    assert (found[good.id].status, found[good.id].done) == (DONE, 2 * PORTION)
+    why = "a portion could not be done, and is tried again: ValueError: cannot be read"
+    assert (found[bad.id].status, found[bad.id].why) == (OperationStatus.RUNNING, why)
+    store.time.advance(10)
+    await performer.perform()
+    (after,) = await store.operations([bad.id])
+    assert (after.done, after.why) == (PORTION, None)
+
+
 async def test_a_performer_notices_what_an_operator_does(store: Bench) -> None:
     await failed(store, 3 * PORTION)
     operation, performer = await begun(store, at=""), OperationPerformer(store, store.time)

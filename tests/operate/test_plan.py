@@ -9,7 +9,8 @@ import pytest
 from pitboss.model.batch import Pause, Resume
 from pitboss.model.declared import Declared
 from pitboss.model.duration import SECOND
-from pitboss.model.estimate import told
+from pitboss.model.estimate import Timing, told
+from pitboss.model.figures import RAW, HandlerFigures, Sample, bucket
 from pitboss.model.finding import Grade
 from pitboss.model.limits import Window, rate
 from pitboss.model.outcome import Completed
@@ -127,6 +128,24 @@ class TestPlan(Subject):
         assert told(found.estimate) == told(before.estimate)
         assert told(found.estimate).startswith("bound by slot web/0, which has 50% of the work: ")
 
+    async def test_runs_that_were_measured_before_count_more_than_what_is_declared(self, bench: Bench) -> None:
+        await targets(bench, "CA")
+        measured = HandlerFigures("targets", "job")
+        for seconds in (3, 4, 5) * 20:
+            measured.run.add(seconds * SECOND)
+        await bench.store.add_samples([Sample(at=0, session=1, covered=10, handlers=[measured])])
+        assert (await read_one(bench, plain())).timing == Timing(mean=12 * SECOND, unsure=0.25)
+        days_ago = bucket(bench.now - 5 * 24 * HOUR, RAW)
+        await bench.store.add_samples([Sample(at=days_ago, session=1, covered=10, handlers=[measured])])
+        found = (await read_one(bench, plain())).timing
+        assert found is not None
+        assert found.samples == 60
+        assert found.mean / SECOND == pytest.approx(4, rel=0.05)
+        # Tasks that have ended say more.
+        await targets(bench, *["CA"] * 40)
+        await run(bench, 30)
+        assert (await read_one(bench, plain())).timing.mean == 2 * SECOND  # type: ignore[union-attr]
+
     async def test_slots_that_no_worker_gets_are_left_out_of_the_estimate(self, bench: Bench) -> None:
         wanted = launch(msgspec.structs.replace(POOL, only=(0,)))
         await targets(bench, "CA", "TX", "TX", "NY", spec=wanted)
@@ -232,6 +251,20 @@ class TestPlan(Subject):
         ]
         joined = await read_one(bench, msgspec.structs.replace(plain(), joins=True))
         assert [(one.host, one.workers) for one in joined.crews] == [("here", 2), ("", 3)]
+
+    async def test_slots_that_are_kept_for_a_manager_that_has_just_stopped_are_named(self, bench: Bench) -> None:
+        """The plan promised the slots 0-1 at once, which another node gets when they are free."""
+        wanted = launch(PoolSpec(name="web", queues=("targets",), min_workers=2, max_workers=2))
+        await targets(bench, "CA", spec=wanted)
+        before = await bench.session("job")
+        await bench.store.take_slots(before.number, "web", "box-1", [0, 1], queues=("targets",))
+        await bench.end(before)
+        found = await read(bench, wanted)
+        said = [one for one in found.findings if "kept for box-1" in one.what]
+        assert [one.grade for one in said] == [Grade.WARNING]
+        assert "web/0, web/1 are kept" in said[0].what
+        bench.clock.advance("1h")
+        assert not [one for one in (await read(bench, wanted)).findings if "kept for" in one.what]
 
     async def test_new_workers_get_the_free_slots(self, bench: Bench) -> None:
         wanted = msgspec.structs.replace(launch(mode="balanced"), joins=True)

@@ -8,11 +8,12 @@ import pytest
 from pitboss.model.duration import SECOND
 from pitboss.model.limits import rate
 from pitboss.model.queue import HandlerInfo, QueueChange
-from pitboss.model.resource import NewResource, PoolRules, ResourceChange, ResourceOutcome
+from pitboss.model.resource import NewResource, PoolRules, ResourceOutcome
 from pitboss.model.snapshot import WorkerState
 from pitboss.model.verdict import Health, Verdict, action, store_away
 from pitboss.operate.status import read_status
-from tests.operate.load_world import World
+from tests.cli.command_line import pitboss
+from tests.operate.load_world import HEALTHY, World
 
 
 class Fault(NamedTuple):
@@ -104,9 +105,9 @@ async def crash_loop_with_a_backlog(world: World) -> None:
     world.comes = 6.0
     world.crashes = 5
     world.states = dict.fromkeys(range(1, world.slots), WorkerState.RESTARTING)
-    for _ in range(8):
+    for place in range(8):
         await world.run(50)
-        await world.crash()
+        await world.store.crash(f"default-{place % 4 + 1}")
 
 
 FAULTS = {
@@ -168,8 +169,8 @@ FAULTS = {
         crash_loop_with_a_backlog,
         "crash-loop",
         'Workers of pool "default" crash again and again',
-        "killed by signal 9",
-        "pitboss pools show default",
+        "was killed by SIGKILL",
+        "pitboss ps --pool default",
         ("worker-pool", "default"),
         "grows by",
     ),
@@ -190,6 +191,20 @@ async def test_a_fault_is_told_with_its_cause_and_what_helps(fault: Fault) -> No
     assert helping is not None, found.actions
     assert (helping.kind, helping.name) == fault.about or helping.kind == "task"
     assert not fault.hidden or not any(fault.hidden in line for line in found.also)
+    for one in found.actions:
+        assert pitboss(*one.command.split()[1:], "--help").code == 0, f"{one.command} is no command"
+
+
+async def test_crashes_are_counted_by_pool_and_not_by_worker() -> None:
+    """Regression: ten workers with two crashes each were no crash loop."""
+    world = World(comes=2.0, slots=10)
+    await world.start()
+    for number in range(20):
+        await world.run(10)
+        await world.store.crash(f"default-{number % 10 + 1}")
+    found = (await world.status()).verdict
+    assert found.sentence == 'Workers of pool "default" crash again and again: 20 crashes in 10m.'
+    assert found.why == "worker default-10 was killed by SIGKILL"
 
 
 async def test_the_pool_says_until_when_and_how_many_members_are_needed() -> None:
@@ -227,32 +242,7 @@ async def healthy(world: World) -> list[Verdict]:
     return [one for one in found if one.health is not Health.HEALTHY]
 
 
-async def quiet(world: World) -> None:
-    world.comes = 0.05
-
-
-async def busy(world: World) -> None:
-    world.comes, world.slots = 3.0, 6
-
-
-async def bursts(world: World) -> None:
-    world.slots, world.coming = 6, lambda second: 200 if second % 300 == 0 else 0
-
-
-async def limited(world: World) -> None:
-    world.comes = 0.3
-    await world.store.change_queue("work", QueueChange(rate=rate("30/min")))
-
-
-async def disabled_members(world: World) -> None:
-    world.handler = HandlerInfo(name="job", queue="work", resources="proxies")
-    await world.store.register([world.handler])
-    await world.store.add_resources("proxies", [NewResource(name=f"p{n}") for n in range(5)])
-    await world.store.change_resources("proxies", ["p1"], ResourceChange(enabled=False))
-    world.comes, world.uses = 1.0, ResourceOutcome.OK
-
-
-@pytest.mark.parametrize("load", [quiet, busy, bursts, limited, disabled_members])
+@pytest.mark.parametrize("load", HEALTHY)
 async def test_no_false_alarm_in_half_an_hour(load: Callable[[World], Awaitable[None]]) -> None:
     world = World()
     await load(world)

@@ -372,9 +372,7 @@ class Situation(NamedTuple):
 
 SITUATIONS = (
     Situation(no_manager, "no-manager", "no manager is running on this store", "pitboss up"),
-    Situation(
-        paused_queue, "queue-paused", 'queue "default" is paused by ann since 3m', "pitboss queues resume default"
-    ),
+    Situation(paused_queue, "queue-paused", 'queue "default" is paused by ann for 3m', "pitboss queues resume default"),
     Situation(unknown_handler, "handler", 'no live worker knows the handler "stranger"', "start the app that has it"),
     Situation(handler_of_nobody, "handler", 'no live worker knows the handler "other"', "start the app that has it"),
     Situation(unserved_queue, "unserved", 'no worker pool serves queue "default"', "add default to the queues"),
@@ -579,6 +577,15 @@ class TestSituations(Subject):
         await shot(bench, WorkerState.IDLE, mean=SECOND)
         why = (await explain(bench.store, task, bench.now)).why
         assert (why.cause, spoken_start(why)) == ("max-per-key", "unknown")
+
+    async def test_a_manager_that_has_just_started_remembers_how_long_tasks_take(self, bench: Bench) -> None:
+        for _ in range(10):
+            await bench.add()
+        last = (await bench.add()).id
+        await shot(bench, WorkerState.IDLE)
+        assert spoken_start((await explain(bench.store, last, bench.now)).why) == "unknown"
+        await shot(bench, WorkerState.IDLE, usual={"job": 60 * SECOND})
+        assert spoken_start((await explain(bench.store, last, bench.now)).why).startswith("in about 10m")
 
     @pytest.mark.parametrize("situation", SITUATIONS, ids=lambda one: one.seed.__name__)
     async def test_its_cause_what_to_do_and_every_face_says_the_same(self, bench: Bench, situation: Situation) -> None:
@@ -904,7 +911,7 @@ class TestTroubles(Subject):
         await read_troubles(bench.store, bench.now)
         (newest,) = (await find(by(state="pending"), limit=1)).tasks
         why = (await explain(bench.store, newest.id, bench.now)).why
-        assert asked == [("priority", 10), ("priority", 500)], "an index gives the oldest of one priority"
+        assert asked == [("queue", 10), ("priority", 500)], "an index gives the oldest of each priority"
         assert why.gates[-1].says == "at least 500 before it, 2,100 in the whole queue"
 
 

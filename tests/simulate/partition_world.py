@@ -165,6 +165,13 @@ class Manager:
         self.workers[place] = self._worker()
         self._seat()
 
+    def replace_workers(self) -> None:
+        """Each gets a successor at its place, and ends its task."""
+        old, self.workers = self.workers, {place: self._worker() for place in self.places}
+        self._seat()
+        for worker in old.values():
+            self.dispatcher.close_worker(worker.id)
+
     async def stand_still(self, seconds: float) -> None:
         self.gate.open.clear()
         await asyncio.sleep(seconds)
@@ -269,7 +276,7 @@ class PartitionWorld:
 
     async def _turn(self) -> None:
         acts = [self._joins, self._leaves, self._restarts, self._is_killed, self._stands_still, self._resizes]
-        act = self.luck.choices(acts, [3, 2, 3, 3, 3, 2])[0]
+        act = self.luck.choices([*acts, self._replaces], [3, 2, 3, 3, 3, 2, 3])[0]
         if self.luck.random() < 0.6:
             calm = await self._calm()
         else:
@@ -359,6 +366,10 @@ class PartitionWorld:
         if others and self.luck.random() < 0.7:
             await asyncio.sleep(self.luck.uniform(0, 0.3))
             self.luck.choice(others).resize(list(range(MOST_WORKERS)))
+
+    async def _replaces(self, calm: bool) -> None:
+        """As a rolling restart does, or a pool that shrinks and grows: successors come while tasks run."""
+        self._any().replace_workers()
 
     async def _judge_running(self) -> None:
         """Each task that is marked as running is run by a worker: otherwise it would hold its key for ever."""

@@ -4,9 +4,12 @@
 """
 
 from collections import Counter
+from collections.abc import Callable
 
 import pytest
 
+from pitboss.dispatch.claimer import Claimer
+from pitboss.dispatch.worker_group import WorkerLoad
 from tests.races.planted import Planted
 from tests.races.planted_owners import MovesAtOnce, NumbersAreTakenFromTheLiving
 from tests.simulate.partition_world import PartitionWorld
@@ -34,6 +37,17 @@ def test_a_planted_double_owner_is_found(bug: type[Planted]) -> None:
         if any("two live owners" in fault for fault in PartitionWorld(seed, bug).run()):
             return
     pytest.fail(f"{bug.__name__} was not found in {PLANTED_SEEDS} seeds")
+
+
+def test_a_successor_that_asks_while_its_predecessor_finishes_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def at_once(claimer: Claimer) -> Callable[[WorkerLoad], int | None]:
+        return lambda load: claimer.slot_numbers.asking(load.group.pool, load.place)
+
+    monkeypatch.setattr(Claimer, "_numbering", at_once)
+    for seed in range(PLANTED_SEEDS):
+        if any("two live owners" in fault for fault in PartitionWorld(seed).run()):
+            return
+    pytest.fail(f"it was not found in {PLANTED_SEEDS} seeds")
 
 
 def test_a_seed_is_the_same_history_every_time() -> None:

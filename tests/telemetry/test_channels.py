@@ -3,8 +3,9 @@
 import asyncio
 import hmac
 import json
+import threading
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from hashlib import sha256
 from ipaddress import ip_address
 from typing import Any, NamedTuple
@@ -140,6 +141,21 @@ async def test_a_private_address_is_refused_before_anything_is_connected(host: s
     assert server.requests == []
 
 
+@pytest.mark.parametrize("addresses", [("127.0.0.2", "127.0.0.1"), ("127.0.0.3", "127.0.0.1", "127.0.0.2")])
+async def test_the_next_allowed_address_is_tried_if_one_cannot_be_connected(
+    addresses: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def looked_up(*_: object, **__: object) -> list[Any]:
+        return [(2, 1, 6, "", (one, 0)) for one in addresses]
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", looked_up)
+    # Nothing listens on 127.0.0.2, and 127.0.0.3 is not allowed.
+    monkeypatch.setattr("pitboss.telemetry.channels.webhook.is_public", lambda one: str(one) != "127.0.0.3")
+    async with serving(lambda _: status(200)) as server:
+        await send(webhook(f"http://hooks.example:{server.port}/", allow_private=False), MESSAGE, NOW)
+    assert [one.headers["host"] for one in server.requests] == [f"hooks.example:{server.port}"]
+
+
 async def test_a_redirect_is_followed_with_the_same_message() -> None:
     def answer(request: Request) -> bytes:
         return status(307, "Location: /new") if request.path == "/hook" else status(200)
@@ -216,6 +232,30 @@ class MailServer:
         writer.close()
 
 
+class DrippingServer:
+    """Answers byte by byte, so that no read takes long, and never ends a line."""
+
+    def __init__(self, expected: int) -> None:
+        self._left = expected
+        self.full, self._ended = asyncio.Event(), asyncio.Event()
+
+    async def serve(self, _: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._left -= 1
+        if not self._left:
+            self.full.set()
+        with suppress(ConnectionError):
+            while not self._ended.is_set():
+                writer.write(b"2")
+                await writer.drain()
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(0.05):
+                        await self._ended.wait()
+        writer.close()
+
+    def end(self) -> None:
+        self._ended.set()
+
+
 def mail(port: int, **fields: Any) -> ChannelSpec:
     return ChannelSpec(
         name="mail",
@@ -225,13 +265,12 @@ def mail(port: int, **fields: Any) -> ChannelSpec:
         security="none",
         sender="pitboss@example.org",
         to=("ops@example.org", "ann@example.org"),
-        timeout=5 * SECOND,
-        **fields,
+        **{"timeout": 5 * SECOND} | fields,
     )
 
 
 @asynccontextmanager
-async def mailing(server: MailServer) -> AsyncIterator[int]:
+async def mailing(server: MailServer | DrippingServer) -> AsyncIterator[int]:
     listening = await asyncio.start_server(server.serve, "127.0.0.1", 0)
     try:
         yield listening.sockets[0].getsockname()[1]
@@ -265,3 +304,22 @@ async def test_an_email_needs_the_protection_that_is_asked_for() -> None:
     async with mailing(MailServer()) as port:
         with pytest.raises(SendError, match="STARTTLS"):
             await send(replace(mail(port), security="starttls"), MESSAGE, NOW)
+
+
+async def test_a_mail_server_that_drips_delays_no_other_channel_and_leaves_no_thread() -> None:
+    """Regression: mails filled the threads in which names are looked up, and their time limit was that of a read."""
+    many = 40
+    dripping = DrippingServer(many)
+    async with mailing(dripping) as port, serving(lambda _: status(200)) as server:
+        mails = [asyncio.create_task(send(mail(port, timeout=3 * SECOND), MESSAGE, NOW)) for _ in range(many)]
+        await dripping.full.wait()
+        threads = [one for one in threading.enumerate() if one.name.startswith("mail")]
+        assert len(threads) == many
+        await send(webhook(f"http://localhost:{server.port}/hook", timeout=SECOND), MESSAGE, NOW)
+        assert len(server.requests) == 1
+        ends = await asyncio.gather(*mails, return_exceptions=True)
+        for one in threads:
+            await asyncio.to_thread(one.join, 5)
+        dripping.end()
+    assert {str(one) for one in ends} == {"no answer within 3s"}
+    assert not any(one.is_alive() for one in threads)

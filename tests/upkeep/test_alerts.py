@@ -127,6 +127,46 @@ async def test_2500_failures_in_a_minute_are_one_message_and_one_that_it_is_over
     assert first.store == "store"
 
 
+async def test_tasks_that_are_retried_and_fail_again_are_told() -> None:
+    """Regression: the number of failed tasks that are stored stays the same."""
+    world = World(dead_letter_rate={"window": MINUTE})
+    await world.begin()
+    await world.look()
+    await world.fail(50)
+    await world.look(30)
+    assert await world.kinds() == [Kind.ALERT, Kind.RESOLVED]
+    assert (await world.store.retry(by(state="failed"))).changed == 50
+    await world.store.run_all(fail="boom again")
+    await world.look()
+    assert await world.firing() == ["dead_letter_rate"]
+
+
+async def test_deleted_tasks_have_ended_too() -> None:
+    """Regression: while completed tasks are deleted, ten failures of a thousand tasks were all that had ended."""
+    world = World()
+    await world.begin()
+    await world.look()
+    for _ in range(59):
+        await world.complete(100)
+        await world.fail(1)
+        await world.store.prune(by(state="completed"))
+        await world.look()
+        assert await world.firing() == []
+    await world.fail(700)
+    await world.store.prune(by(state="failed"))
+    await world.look()
+    assert await world.firing() == ["dead_letter_rate"]
+    assert "759 of 6,659 tasks failed in 10m" in read_message((await world.sent())[0].params).text
+
+
+async def test_what_failed_before_the_first_look_is_no_news() -> None:
+    world = World()
+    await world.begin()
+    await world.fail(500)
+    await world.look(60)
+    assert await world.firing() == []
+
+
 async def test_an_alert_that_begins_and_ends_is_in_the_log_of_happenings() -> None:
     world = World(dead_letter_rate={"window": MINUTE})
     await world.begin()
@@ -395,6 +435,28 @@ async def test_an_alert_pauses_a_queue_once_and_leaves_it_to_operators() -> None
     assert not queue.paused
 
 
+async def test_a_leader_that_leads_again_does_not_repeat_what_another_one_did() -> None:
+    """Regression: it knew only what it had done itself, and paused the queue again."""
+    world = World(dead_letter_rate={"window": MINUTE, "action": "pause default"})
+    await world.begin()
+    first = world.alerter
+    await world.look()
+    await world.fail(20)
+    await world.look(30)
+    await world.store.change_queue("default", QueueChange(paused=False))
+    await world.begin()
+    await world.fail(20)
+    await world.look(2)
+    await world.store.change_queue("default", QueueChange(paused=False))
+    assert len(await world.store.audit_log()) == 2
+    await world.begin()
+    world.alerter = first
+    await world.look(2)
+    assert await world.firing() == ["dead_letter_rate"]
+    (queue,) = [one for one in await world.store.queues() if one.name == "default"]
+    assert not queue.paused
+
+
 async def test_an_alert_scales_a_pool_while_it_fires() -> None:
     world = World(processing_delay={"action": "scale default +2"}, oldest_wait=None)
     await world.begin(workers(3))
@@ -421,21 +483,46 @@ async def test_what_an_operator_wants_meanwhile_is_left_alone() -> None:
     assert [one.value for one in await world.store.wishes()] == ['{"size":9}']
 
 
+PAGE = ChannelSpec(name="page", type="function", handler="page")
+DECLARED = HandlerInfo(name="page", queue="oncall", about='{"alert_parameter":"what"}')
+
+
+async def paged(world: World) -> list[Any]:
+    """What the function was told, oldest first."""
+    found = (await world.store.find(by(task="page"), oldest_first=True)).tasks
+    assert {one.queue for one in found} <= {"oncall"}
+    return [msgspec.json.decode(one.params)["what"] for one in found]
+
+
 async def test_a_function_gets_the_message_as_a_task() -> None:
-    world = World(ChannelSpec(name="page", type="function", handler="page"), dead_letter_rate={"window": MINUTE})
+    """Regression: what fired before an app had declared it was lost."""
+    world = World(PAGE, dead_letter_rate={"window": MINUTE})
     await world.begin()
     await world.look()
     await world.fail(20)
+    await world.look(2)
+    assert world.logged == ['the function "page" is told of alerts once an app declares it with @app.alert_channel']
+    await world.store.register([DECLARED])
     await world.look()
-    assert world.logged == [
-        'alerts are not told to the function "page": no app has declared it with @app.alert_channel'
-    ]
-    await world.store.register([HandlerInfo(name="page", queue="oncall", about='{"alert_parameter":"what"}')])
+    (first,) = await paged(world)
+    assert (first["kind"], first["alerts"][0]["state"]) == ("alert", "firing")
     await world.look(30)
-    (task,) = (await world.store.find(by(task="page"))).tasks
-    said = msgspec.json.decode(task.params)
-    assert task.queue == "oncall"
-    assert (said["what"]["kind"], said["what"]["alerts"][0]["state"]) == ("resolved", "resolved")
+    assert [one["kind"] for one in await paged(world)] == ["alert", "resolved"]
+
+
+async def test_a_function_that_is_declared_after_an_alert_is_told_of_it() -> None:
+    world = World(PAGE, OPS, dead_letter_rate={"window": MINUTE})
+    await world.begin()
+    await world.look()
+    await world.fail(20)
+    await world.look(30)
+    assert await world.kinds() == [Kind.ALERT, Kind.RESOLVED]
+    await world.store.register([DECLARED])
+    await world.look(30)
+    (told,) = await paged(world)
+    assert [(one["rule"], one["state"], one["fired_again"]) for one in told["alerts"]] == [
+        ("dead_letter_rate", "resolved", 1)
+    ]
 
 
 async def test_30_healthy_minutes_are_no_alert() -> None:

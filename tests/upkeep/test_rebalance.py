@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from math import ceil
 from random import Random
 
+import msgspec
 import pytest
 
 from pitboss.engines.memory import MemoryEngine
@@ -17,6 +18,7 @@ from pitboss.model.ids import IdMaker
 from pitboss.model.partition import OnMissing, Partition, PartitionChange, Partitioning
 from pitboss.model.queue import HandlerInfo, QueueSettings
 from pitboss.model.session import ClaimRequest, SessionInfo, Slot
+from pitboss.model.snapshot import PoolFigures
 from pitboss.model.task import Claim, NewTask
 from pitboss.testing.clock import FakeClock
 from pitboss.testing.virtual import run_virtual
@@ -234,6 +236,26 @@ def test_how_long_a_task_takes_decides_what_a_move_saves() -> None:
         for _ in range(70):
             await stage.look()
         assert await stage.owners() != before, "a move that saves 220 s of work is worth it"
+
+    play(scene)
+
+
+@pytest.mark.parametrize(("pause", "at_once", "moves"), [(9, 1, True), (9, 10, False), (0, 1, False)])
+def test_the_pause_after_a_task_and_how_many_run_at_once_count_too(pause: int, at_once: int, moves: bool) -> None:
+    """Only the runs counted: a move that saved minutes of pauses was not made, one that saved little was."""
+
+    async def scene(stage: Scene) -> None:
+        figures = PoolFigures(name="scrapers", concurrency=at_once, wanted=2, delay=(0, 2 * pause * SECOND))
+        session = await stage.manager("box", 2)
+        await stage.store.renew(session, json.dumps({"pools": [msgspec.to_builtins(figures)]}))
+        await stage.put(dict.fromkeys("ABCDEFGH", 10))
+        await stage.look()
+        before = await stage.owners()
+        heavy = [key for key, owner in before.items() if owner == before["A"]]
+        await stage.put(dict.fromkeys(heavy, 12))
+        for _ in range(70):
+            await stage.look()
+        assert (await stage.owners() != before) == moves
 
     play(scene)
 

@@ -11,7 +11,7 @@ from pitboss.model.retention import Retention
 from pitboss.model.session import SessionInfo
 from pitboss.model.task import NewTask
 from pitboss.testing.clock import FakeClock
-from pitboss.upkeep.roll_up import roll_up
+from pitboss.upkeep.roll_up import join_managers, roll_up
 
 KEPT = Retention(figures_10s=2 * MINUTE, figures_1m=3 * HOUR, figures_1h=10 * HOUR)
 FOREVER = 2**62
@@ -135,4 +135,49 @@ async def test_another_leader_that_was_faster_makes_this_one_read_again() -> Non
     before = await store.sums()
     for _ in range(2):
         await roll_up(store, KEPT, store.time, term=term)
+    assert await store.sums() == before
+
+
+async def test_managers_are_added_up_when_their_samples_are_settled() -> None:
+    store = Store()
+    term = await store.lead()
+    await store.live(1800, managers=40)
+    before = await store.sums()
+    at = await join_managers(store, 0, store.time.now(), term=term)
+    assert at == bucket(store.time.now() - 20 * MINUTE, RAW)
+    assert await store.sums() == before
+    samples = await store.samples(0, FOREVER, span=RAW)
+    assert [one.session for one in samples if one.at < at] == [0] * 60
+    assert len([one for one in samples if one.at >= at]) == 120 * 40
+    # It goes on where it was, and the sums stay.
+    store.time.advance(60)
+    assert await join_managers(store, at, store.time.now(), term=term) == at + MINUTE
+    assert await store.sums() == before
+    await roll_up(store, KEPT, store.time, term=term)
+    assert await store.sums() == before
+
+
+async def test_more_managers_than_are_read_at_once_are_added_up_too() -> None:
+    store = Store()
+    term = await store.lead()
+    await store.live(30, managers=1100)
+    store.time.advance(1800)
+    before = await store.sums()
+    await join_managers(store, 0, store.time.now(), term=term)
+    assert await store.sums() == before
+    assert [one.session for one in await store.samples(0, FOREVER, span=RAW)] == [0, 0, 0]
+
+
+async def test_another_leader_that_was_faster_stops_the_adding_up() -> None:
+    class Overtaken(Store):
+        async def replace_samples(self, gone: Sequence[SampleKey], made: Sequence[Sample], *, term: int) -> bool:
+            await super().replace_samples(gone, made, term=term)
+            return await super().replace_samples(gone, made, term=term)
+
+    store = Overtaken()
+    term = await store.lead()
+    await store.live(60)
+    store.time.advance(1800)
+    before = await store.sums()
+    assert await join_managers(store, 0, store.time.now(), term=term) == 0
     assert await store.sums() == before

@@ -93,7 +93,7 @@ def try_channel(
     async def work(opened: "Store") -> None:
         await send_test(opened, channel, id_maker(), span(timeout, what="--timeout"))
 
-    ask(screen, store, work)
+    ask(screen, store, work, audit=acting(context))
     screen.line(f'the channel "{channel}" has taken a test message')
 
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pitboss.app import App
     from pitboss.config import Loaded
     from pitboss.engines.protocol import Store
+    from pitboss.model.access import AuditEntry
 
 T = TypeVar("T")
 _OPEN_SECONDS = 20.0
@@ -203,13 +204,16 @@ def refuse_absent(url: str) -> None:
 def audited(store: "Store", audit: Audit | None) -> "Store":
     """The same store, whose changes also store the act. An engine without an audit log changes without one."""
     from pitboss.engines.access_protocol import Access
+
+    return store if audit is None or not isinstance(store, Access) else store.audited(_entry(audit))
+
+
+def _entry(audit: Audit) -> "AuditEntry":
     from pitboss.model.access import AuditEntry
     from pitboss.model.canonical import to_json
 
-    if audit is None or not isinstance(store, Access):
-        return store
     who = operator()
-    entry = AuditEntry(
+    return AuditEntry(
         id=id_maker()(),
         who=who,
         act=audit.act,
@@ -217,15 +221,22 @@ def audited(store: "Store", audit: Audit | None) -> "Store":
         details=to_json(audit.details, what="details"),
         source=f"cli {who.rpartition('@')[2]}",
     )
-    return store.audited(entry)
 
 
 async def _within(url: str, work: "Callable[[Store], Awaitable[T]]", *, create: bool, audit: Audit | None = None) -> T:
     engine = await opened(url, create=create)
     try:
-        return await work(audited(engine, audit))
+        return await work(engine if audit is None else await _with_act(engine, audit))
     finally:
         await engine.close()
+
+
+async def _with_act(store: "Store", audit: Audit) -> "Store":
+    """As `audited`; the entry has what was before, so that the act can be undone."""
+    from pitboss.engines.access_protocol import Access
+    from pitboss.operate.undo import with_before
+
+    return store.audited(await with_before(store, _entry(audit))) if isinstance(store, Access) else store
 
 
 async def _watched(

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from pitboss.cli.command import JsonOption, Shown, StoreOption, WatchOption, now, screen_of, show
-from pitboss.cli.formatting import time_of_day, took
+from pitboss.cli.formatting import local, time_of_day, took
 from pitboss.cli.screen import Screen
 from pitboss.model.duration import SECOND, Span, span, spoken
-from pitboss.operate.figures import MOST_POINTS, FigureReading, Values, figures_document, read_figures
+from pitboss.model.text import counted
+from pitboss.operate.figures import MOST_POINTS, TOO_MANY, FigureReading, Values, figures_document, read_figures
 
 if TYPE_CHECKING:
     from pitboss.engines.protocol import Store
@@ -19,6 +20,7 @@ _DOT = "·"
 _STYLES = {"failed": "red", "crashes": "red", "refused": "red", "out": "green", "wait_p95": "yellow"}
 _UNITS = ((SECOND, "s"), (60 * SECOND, "min"), (3600 * SECOND, "h"))
 _TALL, _SHORT = 4, 2
+_RELEASES = 5
 _ENDS = 8
 # From here on, no decimals.
 _ROUNDED = 10
@@ -78,8 +80,12 @@ def _draw(screen: Screen, found: FigureReading) -> None:
     for row in rows:
         _draw_row(screen, row, found.series[row.name][-screen.out.width :], found.series["covered"])
     _draw_times(screen, found)
-    for place, n in list(found.refusals.items())[:5]:
-        screen.line(f"refused by {place}: {n:,}")
+    for place, one in list(found.destinations.items())[:5]:
+        screen.line(f"{place}: {counted(one.uses, 'use')}, {one.refused:,} refused")
+    for mark in found.releases[-_RELEASES:]:
+        screen.line(f"release {mark.release} of app {mark.app} since {local(mark.at)}")
+    if found.measured_since is not None:
+        screen.line(TOO_MANY.format(local(found.measured_since)), "yellow")
     for begun, ended in found.unmeasured:
         screen.line(f"no manager ran from {time_of_day(begun)} to {time_of_day(ended)}", "yellow")
 

@@ -5,13 +5,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pitboss.cli.command import JsonOption, Shown, StoreOption, WatchOption, now, screen_of, show
-from pitboss.cli.formatting import ago, took
+from pitboss.cli.formatting import ago, local, took
 from pitboss.cli.screen import Column, Screen
 from pitboss.model.duration import Moment, span, spoken
 from pitboss.model.figures import Histogram
 from pitboss.model.pool import spoken_size
 from pitboss.model.queue_forecast import per
 from pitboss.model.text import counted
+from pitboss.operate.figures import TOO_MANY
 from pitboss.operate.overview import Overview, QueueOverview, Work, WorkerOverview, overview_document, read_overview
 
 if TYPE_CHECKING:
@@ -88,6 +89,8 @@ def _draw(screen: Screen, found: Overview) -> None:
             ("last", ago(found.last, moment)),
         ]
     )
+    if found.measured_since is not None:
+        screen.line(TOO_MANY.format(local(found.measured_since)), "yellow")
     if found.queues:
         screen.heading("Queues")
         screen.table(_QUEUES, [_queue_row(one) for one in found.queues])

@@ -64,6 +64,7 @@ COMMANDS = {
     "alerts": Command("alerts:app", "List alerts and their rules, test channels, silence rules.", "alert"),
     "operations": Command("operations:app", "List, show, wait for and cancel bulk acts on tasks.", "operation"),
     "keys": Command("keys:app", "Create, list and revoke keys of the HTTP API.", "key"),
+    "views": Command("views:app", "List, save and remove saved views of tasks.", "view"),
     "audit": Command("audit:audit", "Show what operators did."),
     "activity": Command("activity:activity", "Show what happened and what operators did."),
     "db": Command("db:app", "Upgrade, check and copy the store."),

@@ -213,7 +213,7 @@ def _draw_forecast(screen: Screen, found: QueueForecast, moment: Moment) -> None
             ("forecast", forecast_text(found)),
             ("limited by", found.pinch.said),
             ("until", when(found.until, moment)),
-            ("oldest", f"has waited {spoken(found.waited)}" if found.waited >= SECOND else None),
+            ("oldest", f"has waited {spoken(waited)}" if (waited := found.waited or 0) >= SECOND else None),
             ("in", f"{per(found.inflow)}  {sparkline(found.came, _SPARKS, highest)}" if highest else None),
             ("out", f"{per(found.outflow)}  {sparkline(found.went, _SPARKS, highest)}" if highest else None),
         ]

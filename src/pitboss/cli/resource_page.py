@@ -1,6 +1,6 @@
 """Resource pools and their members as tables and pages. Secrets appear by name only."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from pitboss.cli.formatting import ago, when
 from pitboss.cli.screen import Column, Screen
@@ -8,6 +8,7 @@ from pitboss.model.duration import SECOND, Moment, spoken
 from pitboss.model.pool_rules import value_text
 from pitboss.model.resource import Condition, Entry, PoolRules, Resource
 from pitboss.model.text import HIDDEN, counted, one_line
+from pitboss.operate.figures import Destination
 from pitboss.operate.pool_rules import RuleReading
 from pitboss.operate.resources import MemberPage, MemberReading, ResourcePoolReading, limits_text
 
@@ -34,6 +35,7 @@ _MEMBERS = (
     Column("Labels", drop=6),
     Column("Why", drop=5),
 )
+_DESTINATIONS = (Column("Destination", fills=True), Column("Uses", right=True), Column("Refused", right=True))
 _RULES = (Column("Rule"), Column("Value"), Column("From", fills=True))
 _HISTORY = (
     Column("When", right=True),
@@ -58,8 +60,8 @@ def draw_members(screen: Screen, pool: ResourcePoolReading, now: Moment) -> None
     screen.table(_MEMBERS, [_member_row(member, now) for member in pool.members])
 
 
-def draw_pool(screen: Screen, pool: ResourcePoolReading, now: Moment) -> None:
-    """The pool: its rules, what it can provide, and each of its members."""
+def draw_pool(screen: Screen, pool: ResourcePoolReading, destinations: Mapping[str, Destination], now: Moment) -> None:
+    """The pool: its rules, what it can provide, where it was used, and each of its members."""
     rules = pool.rules
     screen.fields([("pool", pool.name), ("members", _conditions(pool)), ("waiting", pool.shortage)])
     screen.fields([("limits", limits_text(rules.limits)), ("strategy", rules.strategy.replace("_", " "))])
@@ -69,8 +71,15 @@ def draw_pool(screen: Screen, pool: ResourcePoolReading, now: Moment) -> None:
     blacklist = f"after {rules.max_failures} failures in a row, for {spoken(rules.blacklist)} and doubling"
     screen.fields([("cooldown", f"{spoken(rules.cooldown)} after a refusal, doubling"), ("blacklist", blacklist)])
     draw_rules(screen, pool.sources, now)
+    if destinations:
+        screen.heading("By destination, last hour")
+        screen.table(_DESTINATIONS, [_destination_row(name, one) for name, one in destinations.items()])
     screen.heading("Members")
     draw_members(screen, pool, now)
+
+
+def _destination_row(name: str, one: Destination) -> list[str]:
+    return [name, f"{one.uses:,}", f"{100 * one.refused / one.uses:.1f} %" if one.uses else f"{one.refused:,}"]
 
 
 def draw_rules(screen: Screen, rules: Sequence[RuleReading], now: Moment) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from msgspec import to_builtins
 
 from pitboss.cli import resource_adding, resource_testing
 from pitboss.cli.auditing import acting
@@ -25,9 +26,11 @@ from pitboss.cli.resource_page import draw_member, draw_members, draw_pool, draw
 from pitboss.cli.screen import Screen
 from pitboss.model.duration import Moment
 from pitboss.model.errors import InvalidInput
+from pitboss.model.figures import RAW
 from pitboss.model.resource import ResourceChange, ResourcePool
 from pitboss.model.text import counted
 from pitboss.operate.documents import member_document, member_page_document, resource_pool_document
+from pitboss.operate.figures import Destination, read_destinations
 from pitboss.operate.pool_rules import limit_resource_pool, rule_readings
 from pitboss.operate.resources import (
     change_members,
@@ -94,7 +97,7 @@ def show_resources(
     as_json: JsonOption = False,
     watch: WatchOption = None,
 ) -> None:
-    """Show a resource pool, or one of its members; secrets by name only.
+    """Show a resource pool, its uses of the last hour by destination, or one of its members; secrets by name only.
 
     \b
     Examples:
@@ -102,17 +105,25 @@ def show_resources(
       pitboss resources show proxies 10.0.0.7:8080 --watch 1s
     """
 
+    places: dict[str, Destination] = {}
+    read_at: Moment = 0
+
     async def read(opened: "Store") -> Shown:
+        nonlocal places, read_at
         moment = now(opened)
         if name is not None:
             page = await read_member(opened, pool, name, moment)
             return Shown(member_page_document(page), lambda screen: draw_member(screen, page, moment))
         found = await read_resource_pool(opened, pool, moment)
+        # Managers tell of them every ten seconds.
+        if moment - read_at >= RAW:
+            places, read_at = await read_destinations(opened, moment, pool), moment
         document = {
             "pool": resource_pool_document(found) | {"queues": list(found.queues)},
             "members": [member_document(one) for one in found.members],
+            "destinations": to_builtins(places),
         }
-        return Shown(document, lambda screen: draw_pool(screen, found, moment))
+        return Shown(document, lambda screen: draw_pool(screen, found, places, moment))
 
     show(screen_of(context), store, read, as_json=as_json, watch=watch)
 

@@ -4,7 +4,7 @@ import contextlib
 import os
 import sys
 from collections import deque
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import typer
@@ -14,14 +14,16 @@ from pitboss.cli.formatting import age, sparkline, time_of_day, took
 from pitboss.cli.ps import current_task
 from pitboss.cli.screen import Column, Screen
 from pitboss.cli.status import forecast_text, until_text
+from pitboss.engines.capabilities import capabilities
 from pitboss.model.duration import SECOND, Moment, Span
 from pitboss.model.errors import StoreUnavailable
+from pitboss.model.figures import RAW, bucket
 from pitboss.model.fleet import ManagerView, WorkerPoolView, live_managers, worker_pools
 from pitboss.model.pool import spoken_size
 from pitboss.model.queue import Queue
 from pitboss.model.queue_forecast import QueueForecast
 from pitboss.model.snapshot import WorkerFigures, WorkerState
-from pitboss.model.states import FINISHED, State
+from pitboss.model.states import State
 from pitboss.model.text import counted
 from pitboss.model.verdict import Verdict, store_away
 from pitboss.operate.status import Status, read_status
@@ -77,9 +79,12 @@ _WORKERS = (
 )
 
 
+# By queue: tasks that came and that ended per second.
+QueueRates = Mapping[str, tuple[float, float]]
+
+
 class RateMeter:
-    """Rates per second over the last few seconds. A count that falls starts over: tasks were pruned, or the process
-    was replaced."""
+    """Rates per second over the last few seconds. A count that falls starts over: the process was replaced."""
 
     def __init__(self, over: Span = _RATE_SPAN) -> None:
         self._over = over
@@ -207,7 +212,22 @@ class Look:
         if self._status is None or moment - self._status.now >= _JUDGED:
             self._status = await read_status(self._store, moment)
         queues, sessions = await self._store.queues(), await self._store.sessions()
-        return picture(live_managers(sessions, moment), queues, self._meter, moment, self._status)
+        rates = await _queue_rates(self._store, moment)
+        return picture(live_managers(sessions, moment), queues, self._meter, moment, self._status, rates)
+
+
+async def _queue_rates(store: "Store", moment: Moment) -> QueueRates | None:
+    """Tasks that came and that ended per second, by queue: of the last ten to twenty seconds, as the store counted
+    them. Numbers of tasks by state would not do: pruning and bulk retries change them too."""
+    figures = capabilities(store).figures
+    if figures is None:
+        return None
+    since = bucket(moment, RAW) - RAW
+    passed, found = (moment - since) / SECOND, dict[str, tuple[float, float]]()
+    for one in await figures.flows(since, moment + 1, span=RAW):
+        came, ended = found.get(one.queue, (0.0, 0.0))
+        found[one.queue] = came + one.arrived / passed, ended + one.ended / passed
+    return found
 
 
 def picture(
@@ -216,20 +236,19 @@ def picture(
     meter: RateMeter,
     moment: Moment,
     status: Status | None = None,
+    queue_rates: QueueRates | None = None,
 ) -> Picture:
-    """Everything at this moment; rates are since earlier calls with the same meter."""
+    """Everything at this moment; the rates of workers are since earlier calls with the same meter. `queue_rates` None:
+    the store does not count what comes and ends."""
     forecasts = {} if status is None else status.forecasts
     workers = [(one, worker) for one in managers for worker in one.snapshot.workers]
     for one, worker in workers:
         # A worker's figures are as old as its manager's last renewal.
         meter.add(_worker_key(one, worker), one.renewed_at, worker.processed)
-    for queue in queues:
-        meter.add(("in", queue.name), moment, sum(queue.counts.values()))
-        meter.add(("out", queue.name), moment, sum(queue.counts.get(state, 0) for state in FINISHED))
     rows = [_worker_row(one, worker, meter, moment) for one, worker in sorted(workers, key=_rank)]
     panels = [
         Panel("Pools", _POOLS, [_pool_row(view, meter) for view in worker_pools(managers)]),
-        Panel("Queues", _QUEUES, [_queue_row(queue, meter, forecasts.get(queue.name)) for queue in queues]),
+        Panel("Queues", _QUEUES, [_queue_row(one, queue_rates, forecasts.get(one.name)) for one in queues]),
         Panel("Workers", _WORKERS, rows),
     ]
     verdict = () if status is None else _said(status.verdict, moment)
@@ -278,10 +297,10 @@ def _pool_row(view: WorkerPoolView, meter: RateMeter) -> list[str]:
     ]
 
 
-def _queue_row(queue: Queue, meter: RateMeter, found: QueueForecast | None) -> list[str]:
+def _queue_row(queue: Queue, counted: QueueRates | None, found: QueueForecast | None) -> list[str]:
     name = f"{queue.name} (paused)" if queue.paused else queue.name
     shown = (State.PENDING, State.RUNNING, State.SCHEDULED, State.FAILED)
-    rates = [_per_second(meter.rate((way, queue.name))) for way in ("in", "out")]
+    rates = ["", ""] if counted is None else [_per_second(rate) for rate in counted.get(queue.name, (0.0, 0.0))]
     most = 0 if found is None else max([*found.came, *found.went], default=0)
     told = ["", "", ""] if found is None else [*_sparks(found, most), forecast_text(found)]
     return [name, *(f"{queue.counts.get(state, 0):,}" for state in shown), *rates, *told]

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from pitboss.client.waiting import read_line
+from pitboss.client.waiting import oldest_wait
 from pitboss.engines.capabilities import Capabilities, capabilities
 from pitboss.engines.protocol import Store
 from pitboss.model.alert_facts import (
@@ -16,6 +16,7 @@ from pitboss.model.alert_facts import (
     QueueFacts,
 )
 from pitboss.model.duration import SECOND, Moment, Span
+from pitboss.model.figures import HOUR, RAW, bucket
 from pitboss.model.filter import by
 from pitboss.model.fleet import ManagerView, WorkerPoolView, alive, live_managers, worker_pools
 from pitboss.model.leasing import condition
@@ -28,8 +29,6 @@ from pitboss.model.states import State
 _QUEUES = 100
 _MEMBERS = 2000
 _LATE_SHOWN = 100
-# The first tasks in line: among them is usually one that is no item of a batch.
-_FIRST = 10
 # A schedule fires within a second of its tick, and a new leader within some seconds.
 _PUNCTUAL: Span = SECOND
 _UNUSABLE = (Condition.COOLING, Condition.BLACKLISTED)
@@ -37,16 +36,19 @@ Totals = dict[tuple[str, str, str], int]
 
 
 async def read_alert_facts(
-    store: Store, *, answered: Span | None = None, handlers: Mapping[str, HandlerFacts] | None = None
+    store: Store,
+    *,
+    since: Moment | None = None,
+    answered: Span | None = None,
+    handlers: Mapping[str, HandlerFacts] | None = None,
 ) -> AlertFacts:
-    """The facts now. The caller measures `answered`, how long the store took for a small write, and brings the facts of
-    `handlers`, because they are not read at each look."""
+    """The facts now. `since` is the look before, None if there was none. The caller measures `answered`, how long the
+    store took for a small write, and brings the facts of `handlers`, because they are not read at each look."""
     now, has = store.clock.now(), capabilities(store)
     sessions, known = await store.sessions(), await store.handlers()
     queues = [one for one in await store.queues() if not is_reserved(one.name)]
     managers = live_managers(sessions, now)
-    totals = _crashes(managers)
-    totals |= {(kind, one.name, ""): one.counts.get(state, 0) for one in queues for kind, state in _ENDED}
+    totals = _crashes(managers) | await _ended(has, now if since is None else since, now)
     usage = await has.usage.usage() if has.usage is not None else None
     return AlertFacts(
         now=now,
@@ -62,9 +64,6 @@ async def read_alert_facts(
     )
 
 
-_ENDED = ((FAILED, State.FAILED), (COMPLETED, State.COMPLETED))
-
-
 def _crashes(managers: Iterable[ManagerView]) -> Totals:
     """The crashes of each worker pool since its manager started. Two workers may share a slot, and its crashes."""
     totals = Totals()
@@ -73,6 +72,18 @@ def _crashes(managers: Iterable[ManagerView]) -> Totals:
             key = CRASHES, pool, f"{one.host}:{one.session.info.pid}"
             totals[key] = totals.get(key, 0) + crashes
     return totals
+
+
+async def _ended(has: Capabilities, since: Moment, now: Moment) -> Totals:
+    """How many tasks ended, by queue and bucket, from the bucket of the look before on: what that bucket has by now is
+    compared with what it had then. Not the numbers of stored tasks, which retries and deletions change."""
+    if has.figures is None:
+        return {}
+    # An act that was under way at that look counts in the bucket in which it began.
+    began = bucket(max(since, now - HOUR), RAW) - RAW
+    flows = [one for one in await has.figures.flows(began, now + 1, span=RAW) if not is_reserved(one.queue)]
+    failed = {(FAILED, one.queue, str(one.at)): one.failed for one in flows if one.failed}
+    return failed | {(COMPLETED, one.queue, str(one.at)): one.completed for one in flows if one.completed}
 
 
 def _pool_facts(views: Sequence[WorkerPoolView]) -> dict[str, PoolFacts]:
@@ -131,17 +142,6 @@ async def _queue_fact(store: Store, queue: Queue, served: _Served, now: Moment) 
     return QueueFacts(
         paused=queue.paused, waited=await oldest_wait(store, queue, now) if waiting else 0, unserved=unserved
     )
-
-
-async def oldest_wait(store: Store, queue: Queue, now: Moment) -> Span:
-    """How long the oldest due task of a queue has waited since it was due. Items of batches do not count."""
-    line = await read_line(store, queue, _FIRST)
-    due = [
-        task.created_at if task.run_at is None else max(task.run_at, task.created_at)
-        for task in line.tasks
-        if task.batch is None
-    ]
-    return max(0, now - min(due)) if due else 0
 
 
 async def _member_facts(has: Capabilities, now: Moment) -> dict[str, MemberFacts]:

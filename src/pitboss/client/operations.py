@@ -8,7 +8,9 @@ import asyncio
 from pitboss.engines.operation_protocol import Operations
 from pitboss.engines.protocol import Clock
 from pitboss.model.duration import SECOND
-from pitboss.model.operation import Operation, OperationId, OperationStatus
+from pitboss.model.errors import StoreUnavailable
+from pitboss.model.operation import Operation, OperationChange, OperationId, OperationStatus
+from pitboss.model.text import one_line
 
 # Small enough that a claim waits for a portion a few milliseconds at most, with room for claims between two portions:
 # see benchmarks/operations.py.
@@ -54,7 +56,16 @@ class OperationPerformer:
         self._running = {one.id: one for one in found if one.status is OperationStatus.RUNNING}
 
     async def _advance(self, operation: Operation) -> None:
-        after = await self._store.advance_operation(operation.id, operation.cursor, limit=self._portion)
+        try:
+            after = await self._store.advance_operation(operation.id, operation.cursor, limit=self._portion)
+        except StoreUnavailable:
+            raise
+        except Exception as error:
+            # A command says so itself. The leader must go on with the others.
+            if self._only is not None:
+                raise
+            trouble = f"a portion could not be done, and is tried again: {type(error).__name__}: {one_line(str(error))}"
+            after = await self._store.change_operation(operation.id, OperationChange(trouble=trouble))
         if after is None or after.status is not OperationStatus.RUNNING:
             del self._running[operation.id]
         else:

@@ -9,11 +9,12 @@ from msgspec.structs import replace
 from pitboss.engines.capabilities import capabilities
 from pitboss.engines.protocol import Store
 from pitboss.model.batch import IN_SLOT, Batch, BatchStatus
-from pitboss.model.duration import Moment
-from pitboss.model.filter import by
+from pitboss.model.duration import Moment, Span
+from pitboss.model.filter import by, parsed
 from pitboss.model.fleet import alive, live_managers
 from pitboss.model.gates import Line, Scene
 from pitboss.model.ids import TaskId
+from pitboss.model.matching import waited
 from pitboss.model.outcome import NO_KEY
 from pitboss.model.partition import Partition
 from pitboss.model.pool_slot import PoolSlot
@@ -26,11 +27,13 @@ from pitboss.model.task import Task
 from pitboss.model.waiting import Why, why_batch, why_task
 
 _LINE_READ = 500
-# Engines keep pending tasks by priority, then age. The oldest of all priorities must be sorted out, so where more wait
-# than this, only one priority is read.
-_SORTED = 2000
+# Where more wait than this, what is before a task is mostly of its own priority: only that is read.
+_MIXED = 2000
 _QUEUES_SAMPLED = 20
 _SAMPLED = 10
+# How many tasks are looked at, each time, to find one that has waited longer than those that were found before.
+_LOOKED_THROUGH = 5000
+_LOOKS = 3
 # With more members than this, tasks are explained in a thread: the loop has other work.
 _MANY_MEMBERS = 1000
 
@@ -135,16 +138,47 @@ async def explain_batches(store: Store, batches: Sequence[Batch], now: Moment) -
     return {batch: why for batch, why in found.items() if why is not None}
 
 
-async def read_line(store: Store, queue: Queue | None, limit: int, priority: int = 0) -> Line:
-    """The oldest pending tasks of a queue; where many wait, the oldest of this priority."""
+async def read_line(store: Store, queue: Queue | None, limit: int, priority: int | None = None) -> Line:
+    """The oldest pending tasks of a queue. With a priority: those of this priority, where many wait."""
     waiting = 0 if queue is None else queue.counts.get(State.PENDING, 0)
     if queue is None or not waiting:
         return Line()
-    wanted = by(state=State.PENDING, queue=queue.name)
-    if waiting > _SORTED:
+    wanted, mixed = by(state=State.PENDING, queue=queue.name), priority is None or waiting <= _MIXED
+    if not mixed:
         wanted = wanted.also(priority=str(priority))
     page = await store.find(wanted, limit=limit, oldest_first=True)
-    return Line(page.tasks, page.next is None and waiting <= _SORTED)
+    return Line(page.tasks, page.next is None and mixed)
+
+
+async def oldest_wait(store: Store, queue: Queue, now: Moment, line: Line | None = None) -> Span | None:
+    """How long the oldest due task of a queue has waited since it was due; None if that is not known, because an engine
+    gave up on a queue with very many priorities. Items of batches, which are as old as their batch, do not count.
+    `line`: its oldest tasks, if the caller has read them.
+
+    Only where the oldest ones are items, or were due later than they were made, some more are looked at.
+    """
+    if line is None:
+        line = await read_line(store, queue, _SAMPLED)
+    known, sure = _longest(line.tasks, now)
+    sure = sure or line.whole
+    for _ in range(0 if sure else _LOOKS):
+        longer = parsed(f"-batch:* wait:>{known or 0}us").also(state=State.PENDING, queue=queue.name)
+        page = await store.find(longer, limit=_SAMPLED, oldest_first=True, most=_LOOKED_THROUGH)
+        found, sure = _longest(page.tasks, now)
+        if found is None and known is None and page.covered is not None:
+            return None
+        known = known if found is None else found
+        if found is None or sure:
+            break
+    return known or 0
+
+
+def _longest(tasks: Iterable[Task], now: Moment) -> tuple[Span | None, bool]:
+    """The longest wait of those of these tasks that are no items of batches, None if all are; and whether younger tasks
+    have waited for less: those that came after one that was due at once have."""
+    own = [task for task in tasks if task.batch is None]
+    longest = max((max(0, waited(task, now) or 0) for task in own), default=None)
+    return longest, any(task.run_at is None or task.run_at <= task.created_at for task in own)
 
 
 async def read_scene(

@@ -95,7 +95,8 @@ def _rate_limit(value: Any) -> str | None:
 
 class HttpSettings(BaseModel):
     """The table [http]. `port` 0 is a free one; `origins` are the web pages that a browser lets use the API.
-    `hosts` are names under which a browser may ask for the dashboard; `base_path` is what a proxy puts before it."""
+    `hosts` are names under which a browser may ask for the dashboard; `base_path` is what a proxy puts before it.
+    `environment` is shown beside its name."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -107,6 +108,7 @@ class HttpSettings(BaseModel):
     origins: Annotated[tuple[str, ...], BeforeValidator(_origins), NoDecode] = ()
     hosts: Annotated[tuple[str, ...], BeforeValidator(_names), NoDecode] = ()
     base_path: Annotated[str, BeforeValidator(_base_path)] = ""
+    environment: Annotated[str, Field(max_length=20)] = ""
     rate_limit: Annotated[str | None, PlainValidator(_rate_limit)] = None
     max_body: Annotated[int, PlainValidator(size)] = size("1MB")
 
@@ -126,6 +128,7 @@ class ServerSpec(msgspec.Struct, frozen=True, kw_only=True):
     origins: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()
     base_path: str = ""
+    environment: str = ""
     rate: tuple[Window, ...] = ()
     max_body: int = 1024 * 1024
     logs: LogSettings | None = None
@@ -148,6 +151,7 @@ def server_spec(settings: HttpSettings, store: str, *, logs: LogSettings | None,
         origins=settings.origins,
         hosts=settings.hosts,
         base_path=settings.base_path,
+        environment=settings.environment,
         rate=() if settings.rate_limit is None else rate(settings.rate_limit),
         max_body=settings.max_body,
         logs=logs,

@@ -2,12 +2,12 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from pitboss.dispatch.measuring import Measurements
 from pitboss.dispatch.settler import LostClaims, Outcomes
 from pitboss.dispatch.slot_numbers import SlotNumbers
-from pitboss.dispatch.worker_group import Ask, WorkerGroup
+from pitboss.dispatch.worker_group import Ask, WorkerGroup, WorkerLoad
 from pitboss.engines.capabilities import capabilities
 from pitboss.engines.protocol import Store
 from pitboss.model.duration import SECOND
@@ -24,7 +24,7 @@ _LONGEST_PAUSE = 2.0
 # When a member of a resource pool is released, every manager is rung. The one that released it claims at once; the
 # others wait this long, or up to twice as long, so that they do not compete for the same rows. They do so only once.
 _BACK_OFF = 0.005
-# How often to look which of several groups serve queues with partitions.
+# How often to look which queues have partitions, while one has.
 _LOOK_AT_QUEUES = 5.0
 
 
@@ -38,11 +38,18 @@ class Claimer:
         self._engine, self._info, self._outcomes, self._luck = engine, info, outcomes, luck
         self._time = asyncio.get_running_loop().time
         self.groups: list[WorkerGroup] = []
+        # The groups of earlier sessions of this process, whose last tasks still run.
+        self.earlier: Callable[[], list[WorkerGroup]] = list
         self.slot_numbers = SlotNumbers(
-            capabilities(engine).partitions, info.host, busy=self._busy_places, flushed=outcomes.settler.flushed
+            capabilities(engine).partitions,
+            info.host,
+            busy=self._busy_places,
+            at_keys=lambda pool: {place for one, place in self._at_keys() if one == pool},
+            flushed=outcomes.settler.flushed,
+            time=self._time,
         )
         self.wake = asyncio.Event()
-        self.lost_claims = LostClaims(engine, outcomes.settler, self._knows)
+        self.lost_claims = LostClaims(engine, outcomes.settler, self._knows, self._time())
         self.session: Session | None = None
         self.draining = self.stopping = False
         self.ring: asyncio.Task[bool] | None = None
@@ -104,7 +111,8 @@ class Claimer:
             return POLL_SECONDS
         if not groups:
             return min([POLL_SECONDS, *(group.waits(slot, asked) for group, slot in slots.items())])
-        asks = [ask for group in groups for ask in group.asks(slots[group], self.slot_numbers.number)]
+        number = self._numbering()
+        asks = [ask for group in groups for ask in group.asks(slots[group], number)]
         claimed = await self._claim(self.session, asks)
         got = self._take_in(asks, claimed, asked)
         for group in groups:
@@ -119,11 +127,11 @@ class Claimer:
         if self.session is None:
             return
         if self.lost_claims.due(self._time()):
-            await self.lost_claims.give_back(self.session.number)
+            await self.lost_claims.give_back(self.session.number, self._time())
         if self._unopened:
             await self._leave_out()
-        if (self.slot_numbers.due or self.slot_numbers.lingering) and not self.draining:
-            await self.slot_numbers.take(self.session.number)
+        if not self.draining:
+            await self.slot_numbers.look(self.session.number)
 
     async def _claim(self, session: Session, asks: Sequence[Ask]) -> Claimed:
         request = ClaimRequest(
@@ -182,27 +190,55 @@ class Claimer:
     async def _divide(self, groups: Sequence[WorkerGroup], partitioned: bool) -> bool:
         """Let each worker of a group ask for itself while a queue of the group has partitions; whether one begins now.
 
-        The store's answer is about all these groups together: if they are several, the queues say which are meant.
+        The store's answer is about all these groups together: the queues say which are meant.
         """
         if not partitioned:
             for group in groups:
                 group.divided = False
             return False
-        if len(groups) > 1:
-            if self._time() < self._look_at_queues:
-                return False
+        if self._time() >= self._look_at_queues or not any(map(self._serves_divided, groups)):
             self._look_at_queues = self._time() + _LOOK_AT_QUEUES
-            names = {queue.name for queue in await self._engine.queues() if queue.partitions is not None}
-            others = [group for group in groups if names.isdisjoint(group.queues or names)]
-            for group in others:
-                group.divided = False
-            groups = [group for group in groups if group not in others]
+            queues = await self._engine.queues()
+            self.slot_numbers.divided = {one.name: one.partitions for one in queues if one.partitions is not None}
+        for group in groups:
+            group.divided = group.divided and self._serves_divided(group)
+        groups = [group for group in groups if self._serves_divided(group)]
         fresh = [group for group in groups if not group.divided]
         for group in fresh:
             group.divided = True
             self.slot_numbers.need(group.pool, group.queues)
             self.empty(group)
         return bool(fresh)
+
+    def _serves_divided(self, group: WorkerGroup) -> bool:
+        return any(group.queues is None or name in group.queues for name in self.slot_numbers.divided)
+
+    def _numbering(self) -> Callable[[WorkerLoad], int | None]:
+        """The number under which a worker asks. Of the workers at one place only one has it: a successor gets no task
+        of a key that belongs to one worker while its predecessor still runs one."""
+        holders = self._at_keys()
+        if any(spec.exclusive for spec in self.slot_numbers.divided.values()):
+            for load in self._loads(self.groups):
+                if not load.closed:
+                    holders.setdefault((load.group.pool, load.place), load.worker.id)
+
+        def number(load: WorkerLoad) -> int | None:
+            place = load.group.pool, load.place
+            held = holders.get(place, load.worker.id) != load.worker.id
+            return None if held else self.slot_numbers.asking(*place)
+
+        return number
+
+    def _at_keys(self) -> dict[tuple[str, int], str]:
+        """The places at which tasks of keys run that belong to one worker, and the worker that runs them."""
+        exclusive = {name for name, spec in self.slot_numbers.divided.items() if spec.exclusive}
+        if not exclusive:
+            return {}
+        return {
+            (load.group.pool, load.place): load.worker.id
+            for load in self._loads([*self.earlier(), *self.groups])
+            if any(claim.queue in exclusive for claim in load.running.values())
+        }
 
     def _until(self, claimed: Claimed) -> float:
         if claimed.next_due is None:
@@ -236,8 +272,12 @@ class Claimer:
 
     def _busy_places(self, pool: str) -> set[int]:
         """The places of a pool at which tasks run or wait."""
-        loads = [load for group in self.groups if group.pool == pool for load in group.workers.values()]
+        loads = self._loads(group for group in self.groups if group.pool == pool)
         return {load.place for load in loads if load.running or load.reserved is not None}
+
+    @staticmethod
+    def _loads(groups: Iterable[WorkerGroup]) -> list[WorkerLoad]:
+        return [load for group in groups for load in group.workers.values()]
 
     def _knows(self, task: TaskId, token: Token) -> bool:
         return any(group.knows(task, token) for group in self.groups)

@@ -108,16 +108,18 @@ class Dispatcher:
         place: int | None = None,
     ) -> None:
         """A worker is ready for tasks. `rest` says how many seconds it pauses after each task. `place` is its number
-        among the workers of its pool, from 0 on, which its successor gets too; without it, the next free one."""
+        among the workers of its pool, from 0 on, which its successor gets too; without it, the next free one. One that
+        is known already keeps its tasks and its place."""
         group = self._groups.get((pool, queues))
         if group is None:
             group = self._groups[pool, queues] = WorkerGroup(pool, queues)
             self.claimer.groups.append(group)
         group.rest, group.paused, group.admits = rest, pool in self._paused, self._admits
         group.measured = self._measured
-        others = (load.place for load in self._workers.values() if load.group.pool == pool and not load.closed)
-        place = self.claimer.slot_numbers.place(pool, place, others)
-        self._workers[worker.id] = group.add(worker, self._time(), place)
+        if worker.id not in self._workers:
+            others = (load.place for load in self._workers.values() if load.group.pool == pool and not load.closed)
+            place = self.claimer.slot_numbers.place(pool, place, others)
+            self._workers[worker.id] = group.add(worker, self._time(), place)
         group.hand_out()
         self._wake()
 
@@ -314,7 +316,7 @@ class Dispatcher:
             await asyncio.wait({self._claiming})
         if self.claimer.lost_claims.expected and self.session is not None and not self.lost:
             with contextlib.suppress(StoreUnavailable):
-                await self.claimer.lost_claims.give_back(self.session.number)
+                await self.claimer.lost_claims.give_back(self.session.number, self._time())
 
     def renew_now(self) -> None:
         """Renew the session at once: the snapshot has changed."""

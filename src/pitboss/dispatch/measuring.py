@@ -4,13 +4,12 @@ from collections.abc import Iterable
 
 from pitboss.engines.protocol import Clock
 from pitboss.model.duration import Span
-from pitboss.model.figures import HandlerFigures, ResourceSample
+from pitboss.model.figures import UNKNOWN, HandlerFigures, ResourceSample
 from pitboss.model.outcome import Outcome, Released, TimedOut
 from pitboss.model.resource import Report, ResourceOutcome, Shortage
 from pitboss.model.task import Claim
 
 _REFUSED = (ResourceOutcome.RATE_LIMITED, ResourceOutcome.BLOCKED)
-_UNKNOWN = "(unknown)"
 
 
 class Measurements:
@@ -41,10 +40,11 @@ class Measurements:
         elif ran or (ran is not None and not isinstance(outcome, TimedOut)):
             # A worker that is blocked does not say how long the task ran that is given up.
             self._of(claim).run.add(ran)
-        if report is not None and claim.leased is not None and report.outcome in _REFUSED:
-            refusals = self._pool(claim.leased.pool).refusals
-            place = report.destination or _UNKNOWN
-            refusals[place] = refusals.get(place, 0) + 1
+        if report is not None and claim.leased is not None:
+            pool, place = self._pool(claim.leased.pool), report.destination or UNKNOWN
+            pool.destinations[place] = pool.destinations.get(place, 0) + 1
+            if report.outcome in _REFUSED:
+                pool.refusals[place] = pool.refusals.get(place, 0) + 1
 
     def used_memory(self, claim: Claim, size: int) -> None:
         """The task needed that many bytes."""
@@ -56,10 +56,14 @@ class Measurements:
             self._pool(one.pool).limits_met += 1
 
     def take(self) -> tuple[list[HandlerFigures], dict[str, ResourceSample]]:
-        """Everything so far; what follows is counted anew."""
-        taken = list(self.handlers.values()), self.resources
+        """Everything so far; what follows is counted anew. Where more tasks came back than were started since the last
+        call, the difference is taken off those that start next: no sample counts less than nothing."""
+        handlers, resources = self.handlers, self.resources
         self.handlers, self.resources = {}, {}
-        return taken
+        for key, one in handlers.items():
+            if one.started < 0:
+                self.handlers[key], one.started = HandlerFigures(*key, one.started), 0
+        return [one for one in handlers.values() if one != HandlerFigures(one.queue, one.handler)], resources
 
     def _of(self, claim: Claim) -> HandlerFigures:
         one = self.handlers.get((claim.queue, claim.handler))

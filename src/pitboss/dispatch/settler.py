@@ -29,6 +29,8 @@ _LONGEST_PAUSE = 2.0
 _PAGE = 1000
 # A claim that was cut off may still wait for a lock in the store and succeed later: look several times.
 _LOOK_AFTER = (0.0, 2.0, 15.0, 60.0)
+_LOOK_EVERY = 60.0
+_UNSTORABLE = "its outcome could not be stored"
 _UNHEARD = Transition(state=State.PENDING, outcome="released", recorded=False)
 
 _NO_MEMORY = Transition(
@@ -128,14 +130,16 @@ class Settler:
                 return await self._split(settlements, error)
 
     async def _split(self, settlements: Sequence[Settlement], error: Exception) -> list[SettleAnswer]:
-        """A settlement that cannot be stored must not block the others, nor leave its task running for ever."""
+        """A settlement that cannot be stored must not block the others, nor leave its task running for ever: then the
+        task fails with what happened, if need be without details. If even that is refused, `LostClaims` gives the task
+        back within a minute."""
         if len(settlements) > 1:
             middle = len(settlements) // 2
             return [*await self._settled(settlements[:middle]), *await self._settled(settlements[middle:])]
-        plain = _unstorable(error)
-        if settlements[0].transition.reason == plain.reason:
+        plainer = _plainer(settlements[0], error)
+        if plainer is None:
             return [SettleAnswer(False, f"it could not be stored: {error}")]
-        return await self._settled([msgspec.structs.replace(settlements[0], transition=plain)])
+        return await self._settled([plainer])
 
 
 class Outcomes:
@@ -180,14 +184,16 @@ class Outcomes:
 
 
 class LostClaims:
-    """Gives back the tasks of claims whose answer was lost: the store says that we have them, but we never got them.
+    """Gives back tasks that the store says we have and that we do not have: the answer of their claim was lost, or
+    their end could not be stored. It looks after a claim without an answer, and once a minute in any case.
 
     `knows` says whether a claim is known here.
     """
 
-    def __init__(self, engine: Ledger, settler: Settler, knows: Callable[[TaskId, Token], bool]) -> None:
+    def __init__(self, engine: Ledger, settler: Settler, knows: Callable[[TaskId, Token], bool], now: float) -> None:
         self._engine, self._settler, self._knows = engine, settler, knows
         self._looks: list[float] = []
+        self._look_anyway = now + _LOOK_EVERY
 
     @property
     def expected(self) -> bool:
@@ -199,9 +205,9 @@ class LostClaims:
 
     def due(self, now: float) -> bool:
         """Whether it is time to look."""
-        return self.expected and now >= self._looks[0]
+        return now >= min([self._look_anyway, *self._looks[:1]])
 
-    async def give_back(self, session: int) -> None:
+    async def give_back(self, session: int, now: float) -> None:
         """Look now. Call it while no claim is under way: then every unknown running task is a lost one."""
         after = None
         while True:
@@ -213,7 +219,8 @@ class LostClaims:
             after = page.next
             if after is None:
                 break
-        self._looks.pop(0)
+        self._looks = self._looks[1:]
+        self._look_anyway = now + _LOOK_EVERY
 
 
 def settlement_of(
@@ -264,12 +271,17 @@ def _gives_back(settlement: Settlement) -> bool:
     return settlement.resource is not None and settlement.transition.state is not State.RUNNING
 
 
-def _unstorable(error: Exception) -> Transition:
-    return Transition(
-        state=State.FAILED,
-        outcome="failed",
-        reason="its outcome could not be stored",
-        error=TaskError(
+def _plainer(one: Settlement, error: Exception) -> Settlement | None:
+    """What to store instead of a settlement that was refused: a failure that says why, then one that has nothing but
+    what the store needs."""
+    if one.transition.reason != _UNSTORABLE:
+        told = TaskError(
             category="store", type=type(error).__name__, message=printable(str(error), 2000), retryable=False
-        ),
+        )
+        failed = Transition(state=State.FAILED, outcome="failed", reason=_UNSTORABLE, error=told)
+        return msgspec.structs.replace(one, transition=failed)
+    if one.transition.error is None:
+        return None
+    return msgspec.structs.replace(
+        one, transition=msgspec.structs.replace(one.transition, error=None), worker=None, ran=None, report=None
     )

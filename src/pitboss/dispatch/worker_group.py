@@ -174,12 +174,12 @@ class WorkerGroup:
             ahead=max(0, self._target() - max(0, buffered - room)) if self.workers and not self.divided else 0,
         )
 
-    def asks(self, slot: Slot, number: Callable[[str, int], int | None]) -> list[Ask]:
-        """The slots of a claim: one for the group, or one for each worker with room, with the number of its place."""
+    def asks(self, slot: Slot, number: Callable[[WorkerLoad], int | None]) -> list[Ask]:
+        """The slots of a claim: one for the group, or one for each worker with room, with its number."""
         if not self.divided:
             return [Ask(self, slot)]
         return [
-            Ask(self, replace(slot, free=load.room, number=number(self.pool, load.place)), load)
+            Ask(self, replace(slot, free=load.room, number=number(load), worker=load.worker.id), load)
             for load in self.workers.values()
             if load.room
         ]

@@ -44,9 +44,11 @@ class Figures(Protocol):
         forgetting changes no total, so each of them only grows. Flows are by queue and handler, in that order, for the
         first that came (`totals.Places`); those of later ones count for the queue, or for all, as `OTHERS`."""
 
-    async def samples(self, since: Moment, until: Moment, *, span: Span, limit: int = 100_000) -> list[Sample]:
-        """The samples of buckets of this length that began from `since` on and before `until`, at most `limit`: oldest
-        first, then by session."""
+    async def samples(
+        self, since: Moment, until: Moment, *, span: Span, limit: int = 100_000, newest: bool = False
+    ) -> list[Sample]:
+        """The samples of buckets of this length that began from `since` on and before `until`, at most `limit`: the
+        oldest, oldest first, then by session; or the `newest`, in the opposite order."""
 
     async def roll_flows(self, span: Span, into: Span | None, before: Moment, *, term: int) -> bool:
         """Move flows of buckets of `span` that began before `before` into those of `into`, which is longer: those of

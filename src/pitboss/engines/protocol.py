@@ -268,10 +268,10 @@ class Control(Protocol):
         """Cancel waiting tasks (`changed`), and mark running ones, so that `renew` tells their session (`asked`)."""
 
     async def retry(self, wanted: Filter, *, keep_attempts: bool = False, limit: int = 1000) -> Changed:
-        """Make failed and cancelled tasks pending again (held if their handler is not registered), due at once and
-        without their expiry. Unless attempts are kept, attempts, losses and crashes start from zero. The history and
-        the last error stay. A task takes its unique key again while it is unfinished; if another task has the key, the
-        task is refused (by id)."""
+        """Make failed and cancelled tasks pending again (held if their handler is not registered), due now (`run_at`)
+        and without their expiry. Unless attempts are kept, attempts, losses and crashes start from zero. The history
+        and the last error stay. A task takes its unique key again while it is unfinished; if another task has the key,
+        the task is refused (by id)."""
 
     @open_to_workers
     async def change_tasks(self, wanted: Filter, change: TaskChange, *, limit: int = 1000) -> Changed:

@@ -73,6 +73,8 @@ ROLES: dict[tuple[str, str], Roles] = {
     ("GET", "/resource-pools"): _VIEWER,
     ("GET", "/resource-pools/{name}"): _VIEWER,
     ("PATCH", "/resource-pools/{name}"): _OPERATOR,
+    ("POST", "/resource-pools/{name}/enable"): _OPERATOR,
+    ("POST", "/resource-pools/{name}/reset"): _OPERATOR,
     ("POST", "/resource-pools/{name}/members"): _ADMIN,
     ("GET", "/resource-pools/{name}/members/{member}"): _VIEWER,
     ("DELETE", "/resource-pools/{name}/members/{member}"): _ADMIN,
@@ -86,6 +88,9 @@ ROLES: dict[tuple[str, str], Roles] = {
     ("POST", "/batches/{batch_id}/{act}"): _OPERATOR,
     ("GET", "/lanes"): _VIEWER,
     ("PUT", "/lanes/{name}"): _OPERATOR,
+    ("GET", "/views"): _VIEWER,
+    ("POST", "/views"): _OPERATOR,
+    ("DELETE", "/views"): _OPERATOR,
     ("GET", "/alerts"): _VIEWER,
     ("POST", "/alerts/silences"): _OPERATOR,
     ("DELETE", "/alerts/silences/{rule}"): _OPERATOR,
@@ -114,6 +119,7 @@ ROLES: dict[tuple[str, str], Roles] = {
     ("DELETE", "/keys/{name}"): _ADMIN,
     ("GET", "/audit"): _ADMIN,
     ("GET", "/activity"): _VIEWER,
+    ("POST", "/activity/{entry_id}/undo"): _OPERATOR,
 }
 
 # The routes of the original API, and the path that Prometheus asks for: they answer without the prefix /api too.

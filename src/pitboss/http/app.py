@@ -17,7 +17,7 @@ from starlette.staticfiles import StaticFiles
 
 from pitboss.http import bodies, patterns, shapes
 from pitboss.http.answers import NO_STORE, Answer, ApiError, Reply, failure, of_faults, of_pitboss
-from pitboss.http.api import alerts, claims, events, fleet, metrics, schedules, tasks, types, work, workers
+from pitboss.http.api import alerts, claims, events, fleet, metrics, schedules, tasks, types, views, work, workers
 from pitboss.http.context import Call, Server
 from pitboss.http.gate import Fast, Gate, GateRules, roles_of
 from pitboss.http.routes import Endpoint, Routes, allowed_methods, for_framework, response
@@ -115,6 +115,17 @@ def _add_tasks(routes: Routes) -> None:
         """Operations, newest first."""
         return await work.list_operations(call, status=status, limit=limit)
 
+    async def remove_view(
+        call: Call,
+        name: Annotated[str, Query(min_length=1, max_length=60, pattern=patterns.PLAIN)],
+        shared: bool = False,
+    ) -> Answer:
+        """Remove a shared view, or one of the caller."""
+        return await views.remove(call, name=name, shared=shared)
+
+    routes.add("GET", "/views", views.get_views)
+    routes.add("POST", "/views", views.save, codes=(201,))
+    routes.add("DELETE", "/views", remove_view)
     routes.add("GET", "/tasks", list_tasks, shapes.listed("tasks", shapes.TaskShape))
     routes.add("GET", "/tasks/{task_id}", tasks.get_task, shapes.TaskShape)
     routes.add("GET", "/tasks/{task_id}/why", tasks.why)
@@ -224,6 +235,7 @@ def _add_fleet(routes: Routes) -> None:
     routes.add("DELETE", "/keys/{name}", fleet.remove_key)
     routes.add("GET", "/audit", audit)
     routes.add("GET", "/activity", activity)
+    routes.add("POST", "/activity/{entry_id}/undo", fleet.undo_act)
 
 
 def _add_queues(routes: Routes) -> None:
@@ -254,6 +266,15 @@ def _add_work(routes: Routes) -> None:
         run.__doc__ = f"{act.capitalize()} a member."
         return run
 
+    def of_all_members(act: str) -> Endpoint:
+        async def run(call: Call, name: str) -> Answer:
+            return await work.change_all_members(call, name, act)
+
+        run.__doc__ = f"{act.capitalize()} all members of a pool."
+        return run
+
+    for act in ("enable", "reset"):
+        routes.add("POST", f"/resource-pools/{{name}}/{act}", of_all_members(act))
     member = "/resource-pools/{name}/members/{member}"
     routes.add("GET", "/batches", get_batches)
     routes.add("POST", "/batches", work.new_batch, codes=(201,))

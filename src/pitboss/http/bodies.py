@@ -15,6 +15,7 @@ from pitboss.http.patterns import EVENT, NAME, PLAIN, RATE, WORKER
 from pitboss.model.access import Role
 from pitboss.model.partition import LONGEST_KEY
 from pitboss.model.resource import MAX_LABELS
+from pitboss.operate.views import LONGEST_FILTER, LONGEST_NAME
 
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d")
 MOST_TASKS = 1000
@@ -320,7 +321,11 @@ class NewMember(Body):
 
 
 class AddMembers(Body):
-    members: Annotated[list[NewMember], Field(min_length=1, max_length=1000)]
+    """As objects, or as lines of text: "host:port" or a URL."""
+
+    members: Annotated[list[NewMember], Field(max_length=1000)] = []
+    text: Annotated[str, Field(max_length=100_000, pattern=PLAIN)] = ""
+    labels: Annotated[list[Name], Field(max_length=MAX_LABELS)] = Field(default=[], description="For those in text.")
 
 
 class LimitPool(Body):
@@ -410,6 +415,14 @@ class SilenceAlert(Body):
     rule: Name
     lasts: Annotated[float, Field(ge=1, le=YEAR, alias="for")]
     reason: Annotated[str, Field(max_length=500, pattern=PLAIN)] = ""
+
+
+class SaveView(Body):
+    """Of the caller alone, unless it is `shared`."""
+
+    name: Annotated[str, Field(min_length=1, max_length=LONGEST_NAME, pattern=PLAIN)]
+    filter: Annotated[str, Field(min_length=1, max_length=LONGEST_FILTER, pattern=PLAIN)]
+    shared: bool = False
 
 
 class Publish(Body):

@@ -19,6 +19,7 @@ from pitboss.model.session import SessionInfo
 from pitboss.operate.metrics import MetricsReader
 from pitboss.operate.remote_workers import RemoteWorkers
 from pitboss.operate.task_types import TaskTypes
+from pitboss.operate.undo import undoable, with_before
 from pitboss.telemetry.exposition import Exposition
 
 
@@ -98,9 +99,10 @@ class Server:
 
 
 class Call:
-    """One request. `idempotency` is its Idempotency-Key; `watched`: `gone` can tell that the client has hung up."""
+    """One request. `idempotency` is its Idempotency-Key; `watched`: `gone` can tell that the client has hung up.
+    `by_hand`: a person did it on a page."""
 
-    __slots__ = ("_receive", "caller", "idempotency", "path", "server")
+    __slots__ = ("_receive", "by_hand", "caller", "idempotency", "path", "server", "undo")
 
     def __init__(
         self,
@@ -110,8 +112,11 @@ class Call:
         path: str = "",
         idempotency: str | None = None,
         receive: Callable[[], Awaitable[Mapping[str, Any]]] | None = None,
+        by_hand: bool = False,
     ) -> None:
-        self.server, self.caller, self.path = server, caller, path
+        self.server, self.caller, self.path, self.by_hand = server, caller, path, by_hand
+        # The id of the act that was done, if it can be undone.
+        self.undo = ""
         self.idempotency, self._receive = idempotency, receive
 
     @property
@@ -138,7 +143,16 @@ class Call:
 
     def audited(self, act: str, target: str = "", details: Mapping[str, Any] | None = None) -> FullStore:
         """The store for an act of an operator: the audit log gets an entry in the same act."""
-        entry = AuditEntry(
+        return self.store.audited(self._entry(act, target, details))
+
+    async def kept(self, act: str, target: str = "", details: Mapping[str, Any] | None = None) -> FullStore:
+        """As `audited`, for an act that can be undone: the entry has what was before."""
+        entry = await with_before(self.store, self._entry(act, target, details))
+        self.undo = entry.id if undoable(entry) else ""
+        return self.store.audited(entry)
+
+    def _entry(self, act: str, target: str, details: Mapping[str, Any] | None) -> AuditEntry:
+        return AuditEntry(
             id=self.server.make_id(),
             who=self.caller.name,
             act=act,
@@ -146,4 +160,3 @@ class Call:
             details=to_json(dict(details or {}), what="details"),
             source=f"http {self.caller.address}",
         )
-        return self.store.audited(entry)

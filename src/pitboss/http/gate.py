@@ -63,7 +63,8 @@ class Fast(NamedTuple):
 
 class GateRules(NamedTuple):
     """How the server was started. `local`: it listens on loopback only. `host` is where it listens, `hosts` are other
-    names that it is known by. `base_path` stands before every path, unless a proxy takes it away. `secure`: by TLS."""
+    names that it is known by. `base_path` stands before every path, unless a proxy takes it away. `environment` is
+    shown beside the name of the dashboard. `secure`: by TLS."""
 
     local: bool
     origins: tuple[str, ...] = ()
@@ -72,6 +73,7 @@ class GateRules(NamedTuple):
     host: str = ""
     hosts: tuple[str, ...] = ()
     base_path: str = ""
+    environment: str = ""
     secure: bool = False
 
 
@@ -161,7 +163,7 @@ class Gate:
                 return Reply(204, b"", [(b"content-length", b"0"), NO_STORE])
         caller, refused = await self._caller_or_refusal(request, origin)
         if self._rules.rate is not None and request.path not in _HEALTH:
-            allowance = self._rules.rate.take(_counted(caller, request), self._server.clock.now())
+            allowance = self._rules.rate.take(counted(caller, request.address), self._server.clock.now())
             extra += _rate_headers(allowance)
             if not allowance.granted:
                 return too_fast(
@@ -352,9 +354,9 @@ def host_name(host: str) -> str:
     return host.partition(":")[0].lower()
 
 
-def _counted(caller: Caller | None, request: _Request) -> str:
+def counted(caller: Caller | None, address: str) -> str:
     """Whose request it is for the rate limit."""
-    return f"{'anonymous' if caller is None else caller.name} {request.address}"
+    return f"{'anonymous' if caller is None else caller.name} {address}"
 
 
 def _bearer(header: str | None) -> str | None:

@@ -38,6 +38,10 @@ class KnownKeys:
         found = await self._store.api_keys()
         self._known, self.any = {key.id: key for key in found}, bool(found)
 
+    def has(self, key_id: str) -> bool:
+        """Whether a key has this id, which is its first part."""
+        return key_id in self._known
+
     async def find(self, text: str) -> ApiKey | None:
         """The key that this text opens; None if there is none. One that is not known may have just been created."""
         found = self._opened(text)

@@ -55,6 +55,7 @@ def rules_of(spec: ServerSpec) -> GateRules:
         host=spec.host,
         hosts=spec.hosts,
         base_path=spec.base_path,
+        environment=spec.environment,
         secure=spec.tls_cert is not None,
     )
 

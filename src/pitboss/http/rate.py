@@ -37,3 +37,9 @@ class RateLimit:
             self._used.popitem(last=False)
         reset = -(-(began + per - now) // SECOND)
         return Allowance(granted, most, max(1, per // SECOND), most - used - granted, max(1, reset))
+
+    def give_back(self, caller: str) -> None:
+        """What was taken last does not count."""
+        began, used = self._used.get(caller, (0, 0))
+        if used:
+            self._used[caller] = (began, used - 1)

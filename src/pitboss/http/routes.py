@@ -45,6 +45,7 @@ _PLACES: dict[str, Any] = {
     "task_id": Annotated[str, Path(min_length=1, max_length=100, pattern=patterns.PLAIN)],
     "batch_id": Annotated[str, Path(pattern=r"^[0-9A-Fa-f][0-9A-Fa-f\-]{5,35}$", description="Or a piece of it.")],
     "operation_id": Annotated[str, Path(pattern=r"^[0-9A-Fa-f][0-9A-Fa-f\-]{5,35}$", description="Or a piece of it.")],
+    "entry_id": Annotated[str, Path(pattern=patterns.ID)],
     "event_id": Annotated[str, Path(pattern=patterns.ID)],
     "session": Annotated[int, Path(ge=1, le=2**53)],
 }

@@ -65,14 +65,15 @@ class HappeningLog:
         """A fact for hooks: some of them are happenings."""
         match fact:
             case WorkerCrashed():
-                why = fact.error.message if fact.error is not None else "it ended unexpectedly"
+                message = fact.error.message if fact.error is not None else "it ended unexpectedly"
+                # The error is written for the task that it ran.
+                why = message.replace(" while it ran this task", "")
                 lost = f"; {counted(len(fact.lost), 'task')} of it will run again" if fact.lost else ""
-                about = {"worker": fact.worker, "pid": fact.pid, "code": fact.code, "tasks": fact.lost[:10]}
+                about = {"pid": fact.pid, "code": fact.code, "tasks": fact.lost[:10]}
                 self._of_worker(Kind.WORKER_CRASHED, fact.pool, fact.worker, f"{why}{lost}", about)
             case WorkerGivenUp():
                 text = f"worker {fact.worker} stays down: {fact.why}"
-                about = {"worker": fact.worker, "crashes": fact.crashes}
-                self._of_worker(Kind.WORKER_GIVEN_UP, fact.pool, fact.worker, text, about)
+                self._of_worker(Kind.WORKER_GIVEN_UP, fact.pool, fact.worker, text, {"crashes": fact.crashes})
             case PoolScaled() if fact.before or fact.pool in self._begun:
                 text = f"pool {fact.pool} goes from {fact.before} to {counted(fact.after, 'worker')}"
                 why = f": {fact.why}" if fact.why else ""
@@ -166,7 +167,8 @@ class HappeningLog:
         self.note(kind, f"manager {number}", f"manager {number} on {self._host} {said}", details)
 
     def _of_worker(self, kind: Kind, pool: str, worker: str, text: str, details: Mapping[str, Any]) -> None:
-        self.note(kind, f"worker {worker}", text, details, group=f"pool {pool}")
+        about = {"worker": worker, "pool": pool, **details}
+        self.note(kind, f"worker {worker}", text, about, group=f"pool {pool}")
 
     def _here(self) -> int:
         self._manager = self._session() or self._manager

@@ -1,4 +1,7 @@
-"""The memory of this host: how much it has, how much each handler's tasks need, and whether another one may start."""
+"""The memory of this host: how much it has, how much each handler's tasks need, and whether another one may start.
+
+What managers learned before is read when this one starts: the need of memory, and how long tasks take.
+"""
 
 import asyncio
 from collections.abc import Callable, Iterable
@@ -7,7 +10,7 @@ from pathlib import Path
 
 from pitboss.client.handler_sizes import recall_sizes
 from pitboss.engines.figure_protocol import Figures
-from pitboss.model.duration import Moment
+from pitboss.model.duration import Moment, Span
 from pitboss.model.errors import PitbossError
 from pitboss.model.placement import MemoryBudget
 from pitboss.model.task import Claim
@@ -19,6 +22,8 @@ _HEAVY = 0.125
 _RECALL_SECONDS = 3.0
 # Enough values to say what a handler needs, and few enough for new ones to count.
 _RECALLED = 50
+# The handlers with the most runs, whose usual duration is published.
+_MOST_USUAL = 50
 
 
 class HostMemory:
@@ -28,6 +33,8 @@ class HostMemory:
         self._budget = MemoryBudget(budget or round(total_memory() * _SHARE) or None)
         self._running = running
         self.tight = False
+        # How long a run of a handler took before this manager started, on average.
+        self.usual: dict[str, Span] = {}
         self.noted: Callable[[Claim, int], None] = lambda _claim, _size: None
 
     async def recall(self, figures: Figures | None, now: Moment) -> None:
@@ -36,7 +43,10 @@ class HostMemory:
             return
         with suppress(PitbossError, TimeoutError):
             async with asyncio.timeout(_RECALL_SECONDS):
-                for handler, known in (await recall_sizes(figures, now)).items():
+                found = await recall_sizes(figures, now)
+                busiest = sorted(found.items(), key=lambda pair: -pair[1].run.n)[:_MOST_USUAL]
+                self.usual = {name: mean for name, known in busiest if (mean := known.run.mean)}
+                for handler, known in found.items():
                     for size in known.memory.spread(_RECALLED):
                         self._learn(handler, size)
 

@@ -318,7 +318,7 @@ class Manager:
             self._hooks.note(claim, settlement, (settlement.worker or "").rpartition("-")[0])
 
     def _add_workers(self, dispatcher: Dispatcher) -> None:
-        self._router.present = dispatcher
+        self._router.begin(dispatcher)
         dispatcher.quiet(self._draining)
         for pool in self._pools.pools.values():
             dispatcher.set_paused(pool.spec.name, pool.paused)
@@ -462,7 +462,7 @@ class Manager:
         )
         side = {"http": self.http.figures, "delivery": self._delivery.figures, "stacks": self._router.stacks.found}
         code = {"app": "" if app is None else app.app, "release": self._description.release}
-        taken = msgspec.structs.replace(taken, **side, **code)
+        taken = msgspec.structs.replace(taken, usual=self._memory.usual, **side, **code)
         self._snapshot = msgspec.json.encode(taken).decode()
 
     def _led_by(self, lead: Lead) -> None:

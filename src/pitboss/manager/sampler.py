@@ -110,6 +110,7 @@ class Sampler:
     def _take(self, session: int, at: Moment, members: dict[str, ResourceSample] | None) -> Sample:
         now = self._clock.now()
         seconds = min(_SECONDS, max(1, round((now - self._since) / SECOND)))
+        first = min(_SECONDS - seconds, max(0, round((self._since - at) / SECOND)))
         self._last_at, self._since = at, now
         handlers, resources = self.measured.take()
         for name, one in (members or {}).items():
@@ -123,6 +124,7 @@ class Sampler:
             pools={pool.spec.name: self._of_pool(pool, seconds) for pool in self._pools()},
             resources=resources,
             workers=[*self._workers(seconds, now)],
+            seen=[(first, first + seconds)] if first else [],
         ).bounded()
 
     def _workers(self, seconds: int, now: Moment) -> Iterator[WorkerSample]:

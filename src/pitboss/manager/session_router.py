@@ -35,6 +35,13 @@ class SessionRouter:
         present = self.present
         return present.session.number if present is not None and present.session is not None else None
 
+    def begin(self, dispatcher: Dispatcher) -> None:
+        """Its session is the present one."""
+        self.present = dispatcher
+        dispatcher.claimer.earlier = lambda: [
+            group for one in self._all() if one is not dispatcher for group in one.claimer.groups
+        ]
+
     def running(self) -> list[Claim]:
         return [claim for dispatcher in self._all() for claim in dispatcher.running()]
 
@@ -146,10 +153,14 @@ class SessionRouter:
     ) -> None:
         self.finished += 1
         dispatcher = self._of(claim)
-        if dispatcher is not None:
-            dispatcher.finish(
-                claim, outcome, worker=worker.name, worker_id=worker.id, ran=ran, report=report, use_end=use_end
-            )
+        if dispatcher is None:
+            return
+        dispatcher.finish(
+            claim, outcome, worker=worker.name, worker_id=worker.id, ran=ran, report=report, use_end=use_end
+        )
+        if self.present is not None and dispatcher is not self.present:
+            # A worker of the present session may have waited for this one to end.
+            self.present.claimer.wake.set()
 
     async def _retired(self, dispatcher: Dispatcher, number: int) -> None:
         dispatcher.quiet()

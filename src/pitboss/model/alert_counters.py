@@ -1,4 +1,5 @@
-"""What alerts count over a window, from totals that only their readers know: how much came when."""
+"""What alerts count over a window, from totals that only their readers know: how much came when. The origin of a total
+is what counts it: a process, or a bucket of figures."""
 
 from collections.abc import Mapping
 
@@ -31,8 +32,8 @@ class Counters(msgspec.Struct, frozen=True, kw_only=True):
     ) -> "Counters":
         """After a look; with the longest and the shortest window that is asked for.
 
-        A total that has shrunk (old tasks were deleted, a process began anew) counts for nothing. The first look, and
-        one after a long pause, only begins to count: what came before is not news.
+        A total that has shrunk (a process began anew) counts for nothing. The first look, and one after a long pause,
+        only begins to count: what came before is not news.
         """
         known = {"|".join(key): total for key, total in totals.items()}
         if self.at is None or not 0 <= now - self.at <= max(longest, _PAUSE):
@@ -44,6 +45,11 @@ class Counters(msgspec.Struct, frozen=True, kw_only=True):
                 new[f"{kind}|{subject}"] = new.get(f"{kind}|{subject}", 0) + came
         kept = tuple(one for one in self.portions if one.at > now - longest)
         return Counters(at=now, totals=known, portions=_added(kept, new, now, shortest // _PARTS), new=new)
+
+    def subjects(self, kind: str) -> list[str]:
+        """Those of which this kind is remembered."""
+        names = {key for one in self.portions for key in one.counts if key.startswith(f"{kind}|")}
+        return sorted(key.removeprefix(f"{kind}|") for key in names)
 
     def within(self, kind: str, subject: str, window: Span) -> int:
         """How many came within this time before the last look."""

@@ -67,6 +67,13 @@ def next_message(
     return channel, None
 
 
+def not_told(channel: ChannelState, alerts: Mapping[str, Alert]) -> ChannelState:
+    """What a channel knows that cannot be told now. Alerts that come and go meanwhile are new to it."""
+    channel = _without_silenced(channel, alerts)
+    since = {name: one.state.fired - one.firing for name, one in alerts.items()}
+    return msgspec.structs.replace(channel, fired=since | channel.fired)
+
+
 def _without_silenced(channel: ChannelState, alerts: Mapping[str, Alert]) -> ChannelState:
     """A silenced alert has nothing to tell, also not later what happened meanwhile."""
     quiet = {name for name, one in alerts.items() if one.silenced}

@@ -33,10 +33,10 @@ class PoolFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 class QueueFacts(msgspec.Struct, frozen=True, kw_only=True):
     """A queue. `waited` is how long its oldest due task has waited; items of batches, which are as old as their batch,
-    are left out. `unserved`: due tasks that no live worker can take."""
+    are left out. None: that is not known. `unserved`: due tasks that no live worker can take."""
 
     paused: bool = False
-    waited: Span = 0
+    waited: Span | None = 0
     unserved: int = 0
 
 
@@ -132,19 +132,20 @@ def _memory(facts: AlertFacts, _: Counters, rule: AlertRule) -> Iterator[Subject
 
 def _delay(facts: AlertFacts, _: Counters, rule: AlertRule) -> Iterator[Subject]:
     for name, queue in facts.queues.items():
-        if not queue.paused:
+        if not queue.paused and queue.waited is not None:
             yield Subject(name, queue.waited, f'queue "{name}": its oldest due task has waited {_time(queue.waited)}')
 
 
 def _oldest(facts: AlertFacts, _: Counters, rule: AlertRule) -> Iterator[Subject]:
     for name, queue in facts.queues.items():
-        paused = "; it is paused" if queue.paused else ""
-        text = f'queue "{name}": its oldest due task has waited {_time(queue.waited)}{paused}'
-        yield Subject(name, queue.waited, text)
+        if queue.waited is not None:
+            paused = "; it is paused" if queue.paused else ""
+            text = f'queue "{name}": its oldest due task has waited {_time(queue.waited)}{paused}'
+            yield Subject(name, queue.waited, text)
 
 
 def _dead_letters(facts: AlertFacts, counters: Counters, rule: AlertRule) -> Iterator[Subject]:
-    for name in facts.queues:
+    for name in dict.fromkeys((*facts.queues, *counters.subjects(FAILED))):
         failed = counters.within(FAILED, name, rule.window)
         ended = failed + counters.within(COMPLETED, name, rule.window)
         rate = failed / ended if failed >= _LEAST_FAILURES else 0.0

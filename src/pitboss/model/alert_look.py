@@ -1,13 +1,13 @@
 """One look of the leader at all alerts, as a pure function: its notes before and after, and what is to be sent."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
 import msgspec
 
 from pitboss.model.alert import DEFAULT_WINDOW, AlertRule, AlertState, Phase, Silence, silenced, stepped
 from pitboss.model.alert_counters import Counters
-from pitboss.model.alert_digest import Alert, ChannelState, next_message
+from pitboss.model.alert_digest import Alert, ChannelState, next_message, not_told
 from pitboss.model.alert_facts import CONDITIONS, AlertFacts
 from pitboss.model.alert_message import AlertMessage, ChannelSpec
 from pitboss.model.alert_rules import AlertsSpec
@@ -57,8 +57,16 @@ class Look(NamedTuple):
     ended: tuple[AlertRule, ...]
 
 
-def looked(notes: AlertNotes, spec: AlertsSpec, silences: Iterable[Silence], facts: AlertFacts) -> Look:
-    """Judge every rule by the facts, and decide what each channel is told."""
+def looked(
+    notes: AlertNotes,
+    spec: AlertsSpec,
+    silences: Iterable[Silence],
+    facts: AlertFacts,
+    *,
+    unheard: Collection[str] = (),
+) -> Look:
+    """Judge every rule by the facts, and decide what each channel is told, but for `unheard` ones: they are told when
+    they can be."""
     now = facts.now
     windows = [one.window for one in spec.rules] or [DEFAULT_WINDOW]
     counters = notes.counters.counted(facts.totals, now, longest=max(windows), shortest=min(windows))
@@ -68,7 +76,7 @@ def looked(notes: AlertNotes, spec: AlertsSpec, silences: Iterable[Silence], fac
     }
     quiet = silenced(silences, now)
     alerts = {rule.name: Alert(rule, states[rule.name], rule.name in quiet) for rule in spec.rules}
-    told, messages = _told(notes, spec, alerts, now)
+    told, messages = _told(notes, spec, alerts, unheard, now)
     after = AlertNotes(
         at=now,
         rules=spec.rules,
@@ -90,12 +98,15 @@ def looked(notes: AlertNotes, spec: AlertsSpec, silences: Iterable[Silence], fac
 
 
 def _told(
-    notes: AlertNotes, spec: AlertsSpec, alerts: Mapping[str, Alert], now: Moment
+    notes: AlertNotes, spec: AlertsSpec, alerts: Mapping[str, Alert], unheard: Collection[str], now: Moment
 ) -> tuple[dict[str, ChannelState], tuple[tuple[ChannelSpec, AlertMessage], ...]]:
     told, messages = dict[str, ChannelState](), list[tuple[ChannelSpec, AlertMessage]]()
     for channel in spec.channels:
         own = {name: one for name, one in alerts.items() if channel.name in spec.channels_of(one.rule)}
         before = notes.told.get(channel.name, ChannelState())
+        if channel.name in unheard:
+            told[channel.name] = not_told(before, own)
+            continue
         told[channel.name], message = next_message(before, own, now, digest=spec.digest)
         if message is not None:
             messages.append((channel, message))

@@ -130,21 +130,29 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True):
         return self.bound.rate or self.left * SECOND / self.bound.time.middle
 
 
-def timing(ended: Sequence[Ended], declared: Span | None = None) -> Timing | None:
-    """From tasks that have ended lately, if they are enough; else as declared."""
+def timing(ended: Sequence[Ended], declared: Span | None = None, remembered: Sequence[Span] = ()) -> Timing | None:
+    """From tasks that have ended lately, if they are enough; else from runs that managers measured before, if those
+    are; else as declared."""
+    if len(ended) < ENOUGH_ITEMS <= len(remembered):
+        mean, unsure = _mean(remembered)
+        return Timing(mean=mean, unsure=max(unsure, _LOSSES), samples=len(remembered))
     if len(ended) < ENOUGH_ITEMS:
         return None if declared is None else Timing(mean=declared, unsure=_DECLARED)
-    durations = [one.took for one in ended]
-    mean = max(fmean(durations), 1.0)
-    unsure = LIKELY * pstdev(durations) / mean / sqrt(len(durations))
+    mean, unsure = _mean([one.took for one in ended])
     return Timing(
-        mean=round(mean),
-        unsure=min(unsure, _MOST_UNSURE),
+        mean=mean,
+        unsure=unsure,
         runs=fmean(one.runs for one in ended),
         pace=_pace([(one.worker, one.at) for one in ended], _ENOUGH_OF_ONE),
         uses=_pace([(one.member, one.at) for one in ended if one.member is not None], 1),
         samples=len(ended),
     )
+
+
+def _mean(durations: Sequence[Span]) -> tuple[Span, float]:
+    """How long they take on average, and by which part that may be wrong."""
+    mean = max(fmean(durations), 1.0)
+    return round(mean), min(LIKELY * pstdev(durations) / mean / sqrt(len(durations)), _MOST_UNSURE)
 
 
 def _pace(ends: Sequence[tuple[Hashable, Moment]], enough: int) -> float:

@@ -21,6 +21,7 @@ SPANS = (RAW, MINUTE, HOUR)
 # In a sample, and in a rolled-up bucket, these many handlers are told apart. Others are added up under one name.
 MOST_HANDLERS = 200
 OTHERS = "(others)"
+UNKNOWN = "(unknown)"
 MOST_DESTINATIONS = 20
 MOST_WORKERS = 200
 
@@ -201,20 +202,34 @@ class PoolSample(msgspec.Struct, array_like=True):
 
 class ResourceSample(msgspec.Struct, array_like=True):
     """A resource pool: seconds that its members were in each condition, which the leader alone tells; and what each
-    manager saw: uses that tasks began, claims that found no member, and members that were refused, by destination."""
+    manager saw: uses that tasks began, claims that found no member, and members that were refused, by destination.
+    `destinations` are all uses that have ended, by where they went."""
 
     members: dict[str, int] = {}
     usable: int = 0
     uses: int = 0
     limits_met: int = 0
     refusals: dict[str, int] = {}
+    destinations: dict[str, int] = {}
 
     def merge(self, other: "ResourceSample") -> None:
         _add(self.members, other.members)
         _add(self.refusals, other.refusals)
+        _add(self.destinations, other.destinations)
         self.usable += other.usable
         self.uses += other.uses
         self.limits_met += other.limits_met
+
+    def bound(self) -> None:
+        """Tell `MOST_DESTINATIONS` apart: those that refused most, and those that were used most."""
+        uses, refusals = self.destinations, self.refusals
+        names = {*uses, *refusals} - {OTHERS}
+        if len(names) <= MOST_DESTINATIONS:
+            return
+        by_use = sorted(names, key=lambda name: (-uses.get(name, 0), -refusals.get(name, 0), name))
+        by_refusal = sorted(by_use, key=lambda name: -refusals.get(name, 0))
+        kept = list(dict.fromkeys([*by_refusal[: MOST_DESTINATIONS // 2], *by_use]))[:MOST_DESTINATIONS]
+        self.destinations, self.refusals = _kept(uses, kept), _kept(refusals, kept)
 
 
 class WorkerSample(msgspec.Struct, array_like=True):
@@ -250,8 +265,8 @@ class SampleKey(NamedTuple):
 
 
 class Sample(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """What the managers measured in one bucket. `covered` is for how many seconds of it there was at least one, and
-    `led` for how many a leader told about resource pools."""
+    """What the managers measured in one bucket. `covered` is for how many seconds of it there was at least one. Those
+    are the first ones, or else the ranges `seen`. `led` is for how many seconds leaders told about resource pools."""
 
     at: Moment
     span: Span = RAW
@@ -262,6 +277,7 @@ class Sample(msgspec.Struct, kw_only=True, omit_defaults=True):
     pools: dict[str, PoolSample] = {}
     resources: dict[str, ResourceSample] = {}
     workers: list[WorkerSample] = []
+    seen: list[tuple[int, int]] = []
 
     @property
     def key(self) -> SampleKey:
@@ -273,48 +289,82 @@ class Sample(msgspec.Struct, kw_only=True, omit_defaults=True):
         # Those that did least are left out: what they did is in the flows.
         self.workers = sorted(self.workers, key=lambda one: -one.succeeded - one.failed)[:MOST_WORKERS]
         for one in self.resources.values():
-            one.refusals = _bounded(one.refusals)
+            one.bound()
         return self
+
+
+class SampleSum:
+    """The sum of samples of one time: of several sessions, and of the parts of that time. The order does not matter."""
+
+    def __init__(self, at: Moment, span: Span) -> None:
+        self.at, self.span = at, span
+        self.handlers: dict[tuple[str, str], HandlerFigures] = {}
+        self.pools: dict[str, PoolSample] = {}
+        self.resources: dict[str, ResourceSample] = {}
+        self.workers: dict[tuple[str, str], WorkerSample] = {}
+        self.led = 0
+        self._seen: list[tuple[int, int]] = []
+
+    def add(self, part: Sample) -> None:
+        """Managers that ran at the same time covered it once."""
+        begun = (part.at - self.at) // SECOND
+        self._seen = _joined([*self._seen, *((begun + a, begun + b) for a, b in part.seen or [(0, part.covered)])])
+        self.led += part.led
+        for one in part.handlers:
+            if (one.queue, one.handler) not in self.handlers:
+                self.handlers[one.queue, one.handler] = HandlerFigures(one.queue, one.handler)
+            self.handlers[one.queue, one.handler].merge(one)
+        for name, pool in part.pools.items():
+            self.pools.setdefault(name, PoolSample()).merge(pool)
+        for name, resource in part.resources.items():
+            self.resources.setdefault(name, ResourceSample()).merge(resource)
+        for worker in part.workers:
+            self.workers.setdefault(
+                (worker.host, worker.name), WorkerSample(worker.host, worker.name, worker.pool)
+            ).merge(worker)
+
+    @property
+    def covered(self) -> int:
+        """Seconds in which at least one manager ran."""
+        return sum(b - a for a, b in self._seen)
+
+    def sample(self) -> Sample:
+        return Sample(
+            at=self.at,
+            span=self.span,
+            covered=self.covered,
+            led=self.led,
+            handlers=list(self.handlers.values()),
+            pools=self.pools,
+            resources=self.resources,
+            workers=list(self.workers.values()),
+            seen=[] if self._seen[:1] == [(0, self.covered)] else self._seen,
+        )
 
 
 def merged_samples(samples: Iterable[Sample], span: Span) -> list[Sample]:
     """The samples of all sessions in buckets of this span, at least as long as their own."""
-    at_once: dict[tuple[Span, Moment], Sample] = {}
+    return [one.bounded() for one in summed_samples(samples, span)]
+
+
+def summed_samples(samples: Iterable[Sample], span: Span) -> list[Sample]:
+    """The same, with every handler and worker."""
+    found: dict[Moment, SampleSum] = {}
     for one in samples:
-        whole = at_once.setdefault((one.span, one.at), Sample(at=one.at, span=one.span))
-        _merge(whole, one)
-        # They tell of the same time.
-        whole.covered, whole.led = max(whole.covered, one.covered), max(whole.led, one.led)
-    found: dict[Moment, Sample] = {}
-    for _, one in sorted(at_once.items()):
-        whole = found.setdefault(bucket(one.at, span), Sample(at=bucket(one.at, span), span=span))
-        _merge(whole, one)
-        seconds = span // SECOND
-        whole.covered, whole.led = min(seconds, whole.covered + one.covered), min(seconds, whole.led + one.led)
-    return [found[at].bounded() for at in sorted(found)]
+        at = bucket(one.at, span)
+        found.setdefault(at, SampleSum(at, span)).add(one)
+    return [found[at].sample() for at in sorted(found)]
 
 
-def _merge(whole: Sample, part: Sample) -> None:
-    known = {(one.queue, one.handler): one for one in whole.handlers}
-    for one in part.handlers:
-        if (one.queue, one.handler) not in known:
-            known[one.queue, one.handler] = HandlerFigures(one.queue, one.handler)
-        known[one.queue, one.handler].merge(one)
-    pools, resources = dict(whole.pools), dict(whole.resources)
-    for name, pool in part.pools.items():
-        pools.setdefault(name, PoolSample()).merge(pool)
-    for name, resource in part.resources.items():
-        resources.setdefault(name, ResourceSample()).merge(resource)
-    whole.handlers, whole.pools, whole.resources = list(known.values()), pools, resources
-    whole.workers = merged_workers([*whole.workers, *part.workers])
-
-
-def merged_workers(workers: Iterable[WorkerSample]) -> list[WorkerSample]:
-    """Each worker once."""
-    found: dict[tuple[str, str], WorkerSample] = {}
-    for one in workers:
-        found.setdefault((one.host, one.name), WorkerSample(one.host, one.name, one.pool)).merge(one)
-    return list(found.values())
+def _joined(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The ranges in their order, each second once."""
+    found: list[tuple[int, int]] = []
+    for begun, ended in sorted(ranges):
+        if found and begun <= found[-1][1]:
+            found[-1] = found[-1][0], max(found[-1][1], ended)
+        elif begun < ended:
+            found.append((begun, ended))
+    return found
 
 
 def _bounded_handlers(handlers: Sequence[HandlerFigures]) -> list[HandlerFigures]:
@@ -327,12 +377,10 @@ def _bounded_handlers(handlers: Sequence[HandlerFigures]) -> list[HandlerFigures
     return [*kept, *rest.values()]
 
 
-def _bounded(counts: Mapping[str, int]) -> dict[str, int]:
-    if len(counts) <= MOST_DESTINATIONS:
-        return dict(counts)
-    ranked = sorted(counts, key=lambda name: (name == OTHERS, -counts[name], name))
-    kept = {name: counts[name] for name in ranked[:MOST_DESTINATIONS] if name != OTHERS}
-    return kept | {OTHERS: sum(counts.values()) - sum(kept.values())}
+def _kept(counts: Mapping[str, int], names: Sequence[str]) -> dict[str, int]:
+    kept = {name: counts[name] for name in names if name in counts}
+    rest = sum(counts.values()) - sum(kept.values())
+    return kept | {OTHERS: rest} if rest else kept
 
 
 def _add(sums: dict[str, int], more: Mapping[str, int]) -> None:

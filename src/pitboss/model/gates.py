@@ -239,10 +239,10 @@ class Pausable(Protocol):
 
 
 def how_paused(one: Pausable, now: Moment) -> str:
-    """ "is paused by ann since 3m: the site is down"."""
+    """ "is paused by ann for 3m: the site is down"."""
     by = f" by {one.paused_by}" if one.paused_by else ""
     since = now - one.paused_at if one.paused_at is not None else 0
-    lasts = f" since {spoken(since)}" if since >= SECOND else ""
+    lasts = f" for {spoken(since)}" if since >= SECOND else ""
     return f"is paused{by}{lasts}" + (f": {one.paused_reason}" if one.paused_reason else "")
 
 

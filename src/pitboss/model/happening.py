@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from pitboss.model.canonical import Json, printable, to_json
+from pitboss.model.canonical import Json, from_json, printable, to_json
 from pitboss.model.duration import Moment
 from pitboss.model.errors import InvalidInput
 from pitboss.model.ids import make_id
@@ -90,6 +90,12 @@ def happening(new_id: HappeningId, at: Moment, kind: Kind, subject: str, text: s
         details=to_json(_storable(details), what="details"),
         **about,
     )
+
+
+def pool_of(one: Happening) -> str:
+    """The worker pool of the worker that it is about; empty if it is about none. One row and the sum of a storm name
+    different subjects, and the same pool."""
+    return str(from_json(one.details).get("pool", ""))
 
 
 def floor_id(moment: Moment | None) -> HappeningId:

@@ -12,6 +12,7 @@ from pitboss.model.filter import Count
 from pitboss.model.finding import Finding, Grade
 from pitboss.model.fleet import ManagerView, WorkerPoolView, live_managers, worker_pools
 from pitboss.model.gates import how_paused
+from pitboss.model.happening import Happening, pool_of
 from pitboss.model.pool_state import PoolState
 from pitboss.model.queue import is_reserved
 from pitboss.model.queue_forecast import QueueForecast, Trend
@@ -214,27 +215,25 @@ def _no_manager(case: _Case) -> _Found | None:
 
 def _crash_loop(case: _Case) -> _Found | None:
     """Workers of a pool that crash again and again, although others are alive."""
-    crashed: dict[str, int] = {}
+    crashes: dict[str, list[Happening]] = {}
     for one in case.reading.crashes:
-        crashed[one.subject] = crashed.get(one.subject, 0) + one.count
-    fresh = {one.subject for one in case.reading.crashes if one.at > case.now - _LATELY_CRASHED}
-    found = {name: n for name, n in crashed.items() if n >= _CRASHES and name in fresh}
-    if not found:
+        crashes.setdefault(pool_of(one), []).append(one)
+    fresh = {pool_of(one) for one in case.reading.crashes if one.at > case.now - _LATELY_CRASHED} - {""}
+    number, pool = max(((sum(one.count for one in crashes[pool]), pool) for pool in fresh), default=(0, ""))
+    if number < _CRASHES:
         return None
-    subject = max(found, key=lambda name: found[name])
-    pool, told = subject.removeprefix("pool "), [one for one in case.reading.crashes if one.subject == subject]
-    workers = [one for view in worker_pools(case.managers, pool) for one in view.workers]
-    times = counted(found[subject], "crash", "crashes")
+    told, times = crashes[pool], counted(number, "crash", "crashes")
+    until = _restart(one for view in worker_pools(case.managers, pool) for one in view.workers)
     verdict = Verdict(
         health=Health.ATTENTION,
         cause="crash-loop",
         sentence=f'Workers of pool "{pool}" crash again and again: {times} in {spoken(CRASHES_WITHIN)}.',
         why=max(told, key=lambda one: one.at).text,
         since=min(one.at for one in told),
-        until=(until := _restart(workers)),
+        until=until,
         until_note=_NEXT_STARTS if until else "",
     )
-    commands = ("pitboss logs", f"pitboss pools show {pool}", "pitboss activity --kind worker_crashed")
+    commands = (f"pitboss logs {pool}", f"pitboss ps --pool {pool}", "pitboss activity --kind worker_crashed")
     return _Found(verdict, case.serving(pool), commands)
 
 
@@ -420,7 +419,7 @@ def _late_tasks(case: _Case) -> _Found | None:
     other = oldest is not None and oldest.shut is not None and oldest.shut.name != "slots"
     why = oldest.sentence if oldest is not None and other else "there is more work than workers"
     said = f"{_counted(reading.late)} waited longer than {spoken(LATE)}: {why}."
-    late = {name: one for name, one in reading.forecasts.items() if one.waited > LATE}
+    late = {name: one for name, one in reading.forecasts.items() if (one.waited or 0) > LATE}
     clears = max((one.likely for one in late.values() if one.likely is not None), default=None)
     sure = clears is not None and all(one.likely is not None for one in late.values())
     verdict = Verdict(

@@ -196,14 +196,14 @@ def cancelled(task: Task, reason: str, now: Moment) -> Task:
     return replace(task, state=State.CANCELLED, reason=reason, finished_at=now)
 
 
-def retried(task: Task, place: Waiting, *, keep_attempts: bool) -> Task:
-    """A finished task waits again, due at once. It keeps its history and its last error."""
+def retried(task: Task, place: Waiting, now: Moment, *, keep_attempts: bool) -> Task:
+    """A finished task waits again, due now. It keeps its history and its last error."""
     counters = {} if keep_attempts else {"attempts": 0, "losses": 0, "crashes": 0}
     return replace(
         task,
         state=place.state,
         reason=place.reason,
-        run_at=None,
+        run_at=now,
         expires_at=None,
         started_at=None,
         finished_at=None,

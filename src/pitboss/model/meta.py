@@ -1,6 +1,6 @@
 """Where a task comes from: a JSON object that is stored with it, and given to every task that follows from it.
 
-Besides these keys it may hold others, such as `trace` and `headers`, which are passed on as they are.
+Besides these keys it may hold others, such as `headers`, which are passed on as they are.
 """
 
 from typing import Any

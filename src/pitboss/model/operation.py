@@ -30,6 +30,8 @@ FAILURES_COUNTED: Final = 20_000
 _REFUSED_KEPT: Final = 20
 # With a rate, a portion is what the rate allows in this time, so that failures stop the next one soon.
 _PORTION_SECONDS: Final = 0.5
+# After a portion that could not be done, the next one waits.
+_TROUBLED: Final[Span] = 10 * SECOND
 
 
 class Verb(StrEnum):
@@ -82,7 +84,8 @@ class Operation(NewOperation, frozen=True, kw_only=True):
     `done` tasks were changed, `asked` are running ones that were asked to stop, and `refused` could not be changed (the
     first of them are `refused_tasks`): a retried one whose unique key another task has, or one that must be kept.
     `failed_again` counts the retried tasks that have failed since, if only one of several attempts (`FAILURES_COUNTED`
-    at most). `cursor` is the last id that was looked at, `next_at` the earliest moment of the next portion.
+    at most). `cursor` is the last id that was looked at, `next_at` the earliest moment of the next portion. `why` says
+    why it ended early, or why its last portion could not be done.
     """
 
     began: Moment
@@ -125,9 +128,11 @@ class Operation(NewOperation, frozen=True, kw_only=True):
 
 
 class OperationChange(msgspec.Struct, frozen=True, kw_only=True):
-    """What an operator changes; UNSET leaves the rate as it is, and an empty one is no rate."""
+    """What an operator changes; UNSET leaves the rate as it is, and an empty one is no rate. `trouble` comes from a
+    performer: why a portion could not be done."""
 
     cancel: bool = False
+    trouble: str = ""
     by: str | None = None
     rate: tuple[Window, ...] | msgspec.UnsetType = msgspec.UNSET
 
@@ -162,6 +167,7 @@ def advanced(
         next_at=max(operation.next_at, now) + spent if spent else operation.next_at,
         status=OperationStatus.DONE if over else operation.status,
         ended_at=now if over else None,
+        why=None,
     )
 
 
@@ -175,7 +181,7 @@ def too_many_failed(operation: Operation, failed: int, now: Moment) -> Operation
 
 
 def changed_operation(operation: Operation | None, change: OperationChange, now: Moment) -> Operation:
-    """What an operator makes of it. One that has ended stays as it is; `NotFound` if there is none."""
+    """What becomes of it. One that has ended stays as it is; `NotFound` if there is none."""
     if operation is None:
         raise NotFound(
             "there is no such operation",
@@ -187,6 +193,8 @@ def changed_operation(operation: Operation | None, change: OperationChange, now:
     if change.cancel:
         why = f"cancelled by {change.by}" if change.by else "cancelled"
         return replace(operation, status=OperationStatus.CANCELLED, ended_at=now, why=why)
+    if change.trouble:
+        return replace(operation, why=change.trouble, next_at=now + _TROUBLED)
     if change.rate is msgspec.UNSET:
         return operation
     first = now + lasts(change.rate, 1) if change.rate else now

@@ -61,9 +61,10 @@ def seated(
 ) -> list[PoolSlot]:
     """The slots of a session's workers at these places, by place. `kept` are the pool's slots that belong to a node.
 
-    A place has the number that it had on this node, else the number of the place if that is free, else the lowest free
-    one. A second manager with this node's name gets a name of its own. `exact`: each place has its own number, also if
-    that is kept for a session that has ended; `Refused` if a living manager has it.
+    A place has the number that it had in this process or on this node, else the number of the place if that is free,
+    else the lowest free one. A second manager with this node's name gets a name of its own, until no slot has the
+    plain one any more. `exact`: each place has its own number, also if that is kept for a session that has ended;
+    `Refused` if a living manager has it.
     """
     wanted = sorted(set(places))
     if exact:
@@ -71,8 +72,9 @@ def seated(
         # Not the node's name: a restarted manager without `exact` finds its own numbers under that.
         node, numbers = f"{node}{_EXACT}", {place: place for place in wanted}
     else:
-        node = _own_node(kept, sessions, session, node)
-        numbers = _numbers(kept, node, wanted)
+        mine = [one for one in kept if _same_process(sessions.get(one.session), session)]
+        node = _own_node([one for one in kept if one not in mine], node, known=bool(mine))
+        numbers = _numbers(kept, mine, node, wanted)
     return [
         PoolSlot(
             pool=pool, number=numbers[place], node=node, place=place, session=session.number, queues=queues, live=True
@@ -105,10 +107,10 @@ def refuse_taken(pool: str, taken: Sequence[PoolSlot]) -> None:
     )
 
 
-def _numbers(kept: Sequence[PoolSlot], node: str, wanted: Sequence[int]) -> dict[int, int]:
-    had = {one.place: one.number for one in kept if one.node == node}
-    used = {one.number for one in kept if one.node != node} | {had[place] for place in wanted if place in had}
-    numbers: dict[int, int] = {place: had[place] for place in wanted if place in had}
+def _numbers(kept: Sequence[PoolSlot], mine: Sequence[PoolSlot], node: str, wanted: Sequence[int]) -> dict[int, int]:
+    had = {one.place: one for one in (*(one for one in kept if one.node == node), *mine)}
+    numbers = {place: had[place].number for place in wanted if place in had}
+    used = {one.number for one in kept if one.node != node and one not in mine} | {*numbers.values()}
     for place in wanted:
         if place not in numbers:
             numbers[place] = place if place not in used else _lowest(used)
@@ -116,11 +118,10 @@ def _numbers(kept: Sequence[PoolSlot], node: str, wanted: Sequence[int]) -> dict
     return numbers
 
 
-def _own_node(kept: Sequence[PoolSlot], sessions: Mapping[int, Session], session: Session, node: str) -> str:
-    taken = {one.node for one in kept if one.live and not _same_process(sessions.get(one.session), session)}
-    mine = [one.node for one in kept if one.session == session.number]
-    if mine:
-        return mine[0]
+def _own_node(others: Sequence[PoolSlot], node: str, *, known: bool) -> str:
+    """The name, or one that is free. A manager that had slots (`known`) leaves the plain name to its predecessor while
+    that may come back."""
+    taken = {one.node for one in others if one.live or known}
     name, n = node, 1
     while name in taken:
         n += 1

@@ -34,6 +34,8 @@ _ROUND_FROM, _NARROW = 90 * SECOND, 1.35
 # The share of its rate limit from which on that limit is what holds a queue back.
 _NEAR_LIMIT = 0.85
 _BUSY = ("busy", "slot-busy")
+# By which share a speed may be off that follows from how long tasks take (one standard deviation).
+_GUESSED = 0.15
 _READABLE, _ROUNDED = 0.2, 10
 
 
@@ -64,9 +66,11 @@ class QueueFlow(msgspec.Struct, frozen=True, kw_only=True):
 
     `tides` are those of the last hour, oldest first, the last one up to now. `drawn` are held items of running batches:
     claims draw them as workers become free. `served_since` is since when managers have run for it without a break; None
-    if none does. `gate` is the first shut one of its oldest tasks, and `waited` how long the oldest has waited.
-    `seats` are those of its ready workers, `busy` the tasks that these run, and `mean` what a task takes there. `pool`
-    is the state of its resource pool, if its members were read.
+    if none does. `gate` is the first shut one of its oldest tasks, and `waited` how long the oldest has waited, but for
+    items of batches; None if that is not known.
+    `seats` are those of its ready workers, `busy` the tasks that these run, and `mean` what a task takes there, or took
+    before. `expected` is how many tasks per second should end if each takes that; 0: unknown. `pool` is the state of
+    its resource pool, if its members were read.
     """
 
     queue: Queue
@@ -75,10 +79,11 @@ class QueueFlow(msgspec.Struct, frozen=True, kw_only=True):
     drawn: int = 0
     served_since: Moment | None = None
     gate: Gate | None = None
-    waited: Span = 0
+    waited: Span | None = 0
     seats: int = 0
     busy: int = 0
     mean: Span = 0
+    expected: float = 0.0
     pool: PoolState | None = None
 
     @property
@@ -104,8 +109,8 @@ class QueueFlow(msgspec.Struct, frozen=True, kw_only=True):
 class QueueForecast(msgspec.Struct, frozen=True, kw_only=True):
     """What becomes of a queue. `inflow` and `outflow` are tasks per second, `clears` is when the backlog is gone, from
     now, and `likely` the best guess in that range. `since` is when it began to grow, stands still or was paused,
-    `until` when what it waits for ends by itself, if that is known. `came` and `went` are tasks per minute of the last
-    hour, oldest first."""
+    `until` when what it waits for ends by itself, if that is known. `waited` is as in `QueueFlow`. `came` and `went`
+    are tasks per minute of the last hour, oldest first."""
 
     trend: Trend
     backlog: int = 0
@@ -115,7 +120,7 @@ class QueueForecast(msgspec.Struct, frozen=True, kw_only=True):
     likely: Span | None = None
     since: Moment | None = None
     until: Moment | None = None
-    waited: Span = 0
+    waited: Span | None = 0
     pinch: Pinch = Pinch()
     pool: PoolState | None = None
     came: tuple[int, ...] = ()
@@ -158,7 +163,8 @@ def _without_backlog(flow: QueueFlow) -> Trend:
 def _short(flow: QueueFlow, out: float) -> bool:
     """Whether its backlog is the normal one of a queue that keeps up: it is gone soon, or has only just come."""
     soon = flow.backlog <= max(1.0, out * SOON / SECOND)
-    return flow.waited < 2 * SOON and (soon or (not out and flow.waited < SOON))
+    waited = flow.waited or 0
+    return waited < 2 * SOON and (soon or (not out and waited < SOON))
 
 
 def _moving(flow: QueueFlow, came: Arrivals, out: Speed, known: dict[str, Any]) -> QueueForecast:
@@ -187,9 +193,20 @@ def _outflow(flow: QueueFlow) -> Speed:
     if not flow.backlog:
         chosen = [tide for tide in flow.tides if _served(flow, tide)]
     speed = rate_of(chosen, lambda one: one.went, flow.period)
+    if flow.backlog and not (speed.rate and speed.known) and _expects(flow, speed):
+        speed = Speed(flow.expected, flow.expected * _GUESSED)
     if flow.limit is not None and flow.backlog and speed.rate > flow.limit:
         return Speed(flow.limit, speed.unsure * flow.limit / speed.rate, speed.known)
     return speed
+
+
+def _expects(flow: QueueFlow, seen: Speed) -> bool:
+    """Whether its speed follows from how long tasks take: its tasks wait for nothing but a free worker, and some ended,
+    or none had to yet."""
+    if not flow.expected or flow.served_since is None or (flow.gate is not None and flow.gate.cause not in _BUSY):
+        return False
+    late = flow.now - flow.served_since - _STARTING - flow.mean
+    return seen.rate > 0 or flow.expected * late / SECOND < _MISSED
 
 
 def _served(flow: QueueFlow, tide: Tide) -> bool:
@@ -220,9 +237,10 @@ def _last_end(flow: QueueFlow) -> Moment | None:
     return next((min(one.until, flow.now) for one in reversed(flow.tides) if one.went), None)
 
 
-def _still_since(flow: QueueFlow) -> Moment:
+def _still_since(flow: QueueFlow) -> Moment | None:
     """When its last task ended, or when its oldest task came, if that was later."""
-    return max(_last_end(flow) or 0, flow.now - flow.waited)
+    came = flow.now - flow.waited if flow.waited else 0
+    return max(_last_end(flow) or 0, came) or None
 
 
 def _grows_since(flow: QueueFlow) -> Moment:

@@ -11,7 +11,8 @@ from pitboss.model.text import counted, listed
 
 class ScheduleFigures(msgspec.Struct, frozen=True, kw_only=True):
     """The schedules of a store. `next_at` is the next tick by the wall clock, of the schedule `next_name`. `overdue`
-    are those whose tick passed and did not fire, the longest first; `late_by` is how long that is."""
+    are those whose tick passed and did not fire, the longest first; `late_by` is how long that is. `first` are some of
+    those whose tick is next, or overdue."""
 
     total: int = 0
     paused: int = 0
@@ -19,6 +20,7 @@ class ScheduleFigures(msgspec.Struct, frozen=True, kw_only=True):
     next_name: str | None = None
     overdue: tuple[str, ...] = ()
     late_by: Span = 0
+    first: tuple[str, ...] = ()
 
 
 def schedule_findings(found: ScheduleFigures | None, *, managed: bool) -> Iterator[Finding]:

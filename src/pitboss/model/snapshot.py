@@ -120,7 +120,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     `missing_keys` are left out of its claims, because it lacks the key of their secrets. `runs_tasks` is False for a
     manager without an app, which serves the HTTP API and looks after the store. `http` is its HTTP server, if any, and
     `delivery` its delivery process. `release` is a digest of the code of its `app`. `stacks` are those of running tasks
-    that an operator asked for.
+    that an operator asked for. `usual` is how long a run of a handler took before this manager started, on average.
     """
 
     target: str = ""
@@ -144,6 +144,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     app: str = ""
     release: str = ""
     stacks: tuple[TaskStack, ...] = ()
+    usual: dict[str, Span] = {}
 
 
 def read(text: str | None) -> Snapshot | None:

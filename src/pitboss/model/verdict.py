@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable
 from enum import StrEnum
+from itertools import pairwise
+from typing import Any
 
 import msgspec
 
@@ -18,13 +20,21 @@ class Health(StrEnum):
 
 class Action(msgspec.Struct, frozen=True):
     """A command that helps, with a label for a button, and what it is about, by kind and name. `looks`: it changes
-    nothing. A command with a part in capitals, such as NAME, must be completed."""
+    nothing. `act`, `args` and `options` are the command in parts ("queues pause", its names, and an empty text for an
+    option without a value). A command with a part in capitals, such as NAME, must be completed."""
 
     label: str
     command: str
     kind: str = ""
     name: str = ""
     looks: bool = False
+    act: str = ""
+    args: tuple[str, ...] = ()
+    options: dict[str, str] = {}
+
+    @property
+    def complete(self) -> bool:
+        return not any(word.isupper() or word == "…" for word in (*self.args, *self.options.values()))
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,18 +96,29 @@ def action(command: str, label: str = "") -> Action | None:
     words = command.split()
     if words[:1] != ["pitboss"] or len(words) == 1:
         return None
-    noun, rest = words[1], [word for word in words[2:] if not word.startswith("-")]
-    looks = noun in _LOOKING or (bool(rest) and rest[0] in _LOOKING)
+    noun, plain, options = words[1], list[str](), dict[str, str]()
+    for before, word in pairwise(words[1:]):
+        if word.startswith("--"):
+            options[word[2:]] = ""
+        elif before.startswith("--"):
+            options[before[2:]] = word
+        else:
+            plain.append(word)
+    looks = noun in _LOOKING or (bool(plain) and plain[0] in _LOOKING)
+    parts: dict[str, Any] = {"act": noun, "args": tuple(plain), "options": options}
     if noun in _ALONE:
         said, kind, name = _ALONE[noun]
-        return Action(label or said, command, kind, name, looks)
+        if "pool" in options:
+            said, kind, name = f"Open {options['pool']}", "worker-pool", options["pool"]
+        return Action(label or said, command, kind, name, looks, **parts)
     if noun == "why":
-        return Action(label or "Why it waits", command, "task", rest[0] if rest else "", True)
-    verb, name = rest[0] if rest else noun, " ".join(rest[1:2])
+        return Action(label or "Why it waits", command, "task", plain[0] if plain else "", True, **parts)
+    verb, name = plain[0] if plain else noun, " ".join(plain[1:2])
+    parts |= {"act": f"{noun} {verb}", "args": tuple(plain[1:])}
     said = f"Open {name}" if verb == "show" else f"{verb.capitalize()} {name}".strip()
     if verb == "list":
         said = f"Show the {noun}"
-    return Action(label or said, command, _KINDS.get(noun, noun), name, looks)
+    return Action(label or said, command, _KINDS.get(noun, noun), name, looks, **parts)
 
 
 def actions(commands: Iterable[str]) -> tuple[Action, ...]:

@@ -303,8 +303,9 @@ def _pace(task: Task, scene: Scene) -> float | None:
         if (pool.name, labels) not in scene.known:
             scene.known[pool.name, labels] = _fitting(pool, labels).supply(scene.now).steady
         paces.append(scene.known[pool.name, labels])
-    if workers := [(slots, worker) for slots, worker in _workers(task, scene) if worker.mean]:
-        paces.append(sum(slots * SECOND / worker.mean for slots, worker in workers))
+    usual = max((one.snapshot.usual.get(task.handler, 0) for one in scene.managers), default=0)
+    if workers := [(slots, mean) for slots, worker in _workers(task, scene) if (mean := worker.mean or usual)]:
+        paces.append(sum(slots * SECOND / mean for slots, mean in workers))
     limited = [pace for pace in paces if 0 < pace < float("inf")]
     return min(limited, default=None)
 

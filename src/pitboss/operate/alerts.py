@@ -21,6 +21,7 @@ from pitboss.model.new_task import TaskOptions, new_task
 from pitboss.model.states import State
 from pitboss.model.task import NewTask, Task
 from pitboss.model.text import listed
+from pitboss.operate.audit import record
 from pitboss.operate.documents import Document, utc
 
 _LOOK_SECONDS = 0.1
@@ -139,6 +140,7 @@ async def _known_rule(store: Store, rule: str) -> None:
 async def send_test(store: Store, channel: str, make_id: Callable[[], TaskId], timeout: Span) -> None:
     """Send a test through the channel and wait until it is taken. `NotDone` says why it was not."""
     task = await _test_task(store, channel, make_id)
+    await record(store)
     await store.put([task])
     found = await _ended(store, task.id, store.clock.now() + timeout)
     if found is None:

@@ -70,6 +70,14 @@ class BatchReading(msgspec.Struct, frozen=True, kw_only=True):
             return None
         return self.batch.recent * SECOND / min(RECENT, max(SECOND, now - self.batch.started_at))
 
+    def likely(self, now: Moment) -> Moment | None:
+        """When it ends at the speed of the last minutes; None if that is outside of the range, or unknown."""
+        speed, ends = self.speed(now), self.forecast.ends
+        if not speed or ends is None or self.batch.status is not BatchStatus.RUNNING:
+            return None
+        left = round(self.batch.left / speed * SECOND)
+        return now + left if ends.earliest <= left and (ends.latest is None or left <= ends.latest) else None
+
     @property
     def cancelled(self) -> bool:
         return self.batch.status in (BatchStatus.CANCELLING, BatchStatus.CANCELLED)

@@ -104,6 +104,22 @@ async def pause_pool(
     return msgspec.structs.replace(target.changed(), overruled=tuple(overruled))
 
 
+async def pool_values(store: Store, name: str, field: str) -> dict[str, Any]:
+    """A field of what is wanted of a pool, by host; of all hosts it is under ""."""
+    pools = (await read_desired_state(store)).pools
+    found = {key.partition("@")[2]: value.get(field) for key, value in pools.items() if key.partition("@")[0] == name}
+    return {host: value for host, value in found.items() if value is not None}
+
+
+async def restore_pool(store: Store, name: str, field: str, before: Mapping[str, Any], *, by: str) -> None:
+    """Bring a field of a pool back to what it was, on each host."""
+    values = (await read_desired_state(store)).values
+    for host in {*before, *await pool_values(store, name, field)}:
+        key = pool_key(name, host or None)
+        why = dict.fromkeys(_WHY) if field == "paused" and not before.get(host) else {}
+        await _write(store, key, values.get(key, {}), by, **{field: before.get(host)}, **why)
+
+
 async def delay_pool(
     store: Store, now: Moment, name: str, delay: Range | None, *, host: str | None = None, by: str
 ) -> PoolChange:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import msgspec
 
 from pitboss.engines.protocol import MOST_READ, Ledger
-from pitboss.model.duration import Moment
+from pitboss.model.duration import Moment, Span
 from pitboss.model.errors import NotFound
 from pitboss.model.failure import FailureCount
 from pitboss.model.filter import Filter, Term, by, written
@@ -83,10 +83,15 @@ class FailureCause(msgspec.Struct, frozen=True):
 
 
 class FailureGroups(msgspec.Struct, frozen=True):
-    """The largest group first. `more`: there are older failures, which were not read."""
+    """The largest group first. `back_to`: only failed tasks that were created since then were read, and there are older
+    ones; None: all were."""
 
     groups: tuple[FailureGroup, ...]
-    more: bool = False
+    back_to: Moment | None = None
+
+    @property
+    def more(self) -> bool:
+        return self.back_to is not None
 
 
 async def failure_groups(store: Ledger, wanted: Filter, *, most: int | None = None) -> FailureGroups:
@@ -103,7 +108,18 @@ async def failure_groups(store: Ledger, wanted: Filter, *, most: int | None = No
             found[key] = _added(found[key], task) if key in found else _first(task)
         seen, after = seen + len(page.tasks), page.next
         if after is None or page.covered is not None or seen >= (most or MOST_READ):
-            return FailureGroups(_largest_first(list(found.values())), after is not None)
+            groups = _largest_first(list(found.values()))
+            return FailureGroups(groups, None if after is None else page.covered or page.tasks[-1].created_at)
+
+
+async def failures_over_time(store: Ledger, wanted: Filter, now: Moment, *, step: Span, steps: int) -> list[int]:
+    """How many of the newest failures that the filter chooses ended in each step until now, the oldest step first."""
+    counts = [0] * steps
+    for task in (await store.find(wanted.also(state=State.FAILED), limit=_PAGE)).tasks:
+        ago = (now - (task.finished_at or 0)) // step
+        if 0 <= ago < steps:
+            counts[steps - 1 - ago] += 1
+    return counts
 
 
 async def find_failure_group(store: Ledger, name: str) -> FailureGroup:

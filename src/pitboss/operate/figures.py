@@ -1,30 +1,35 @@
 """Figures over time, as a person reads them: one value for each step, and None where no manager measured."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import msgspec
 
-from pitboss.engines.capabilities import figures_of
+from pitboss.client.samples import read_samples
+from pitboss.engines.capabilities import capabilities, figures_of
 from pitboss.engines.figure_protocol import Figures
 from pitboss.engines.protocol import Store
+from pitboss.model.canonical import from_json
 from pitboss.model.duration import SECOND, Moment, Span, span, spoken
 from pitboss.model.errors import InvalidInput, NotFound
 from pitboss.model.figures import (
     HOUR,
     KINDS,
     MINUTE,
+    OTHERS,
     RAW,
-    SPANS,
+    UNKNOWN,
     Flow,
     HandlerFigures,
     Histogram,
     PoolSample,
     ResourceSample,
     Sample,
+    SampleSum,
     bucket,
-    merged_samples,
 )
+from pitboss.model.happening import Kind
 from pitboss.model.retention import Retention
 from pitboss.model.text import listed
 from pitboss.operate.documents import Document, utc
@@ -34,17 +39,35 @@ from pitboss.operate.queues import find_queue
 # A sample is written this long after its bucket is over, at the latest, if the store answers.
 _WRITTEN_WITHIN: Span = 3 * SECOND
 MOST_POINTS = 120
-_LONGEST_ANSWER = 20_000
+_MOST_RELEASES = 20
 _STEPS = tuple(map(span, ("10s", "20s", "30s", "1m", "2m", "5m", "10m", "15m", "30m", "1h", "2h", "6h", "12h", "1d")))
 _DEFAULT = Retention()
+TOO_MANY = "there are more samples of managers than are read at once: workers, waits and runs are those since {}"
 Values = tuple[float | int | None, ...]
+
+
+class Release(msgspec.Struct, frozen=True):
+    """When another release of the code of an app began to run."""
+
+    at: Moment
+    app: str
+    release: str
+
+
+class Destination(msgspec.Struct, frozen=True):
+    """Uses of members of a resource pool that went there and have ended, and those of them that it refused."""
+
+    uses: int
+    refused: int
 
 
 class FigureReading(msgspec.Struct, frozen=True, kw_only=True):
     """Series with one value for each step, oldest first. Spans are seconds.
 
     Flows (`in`, `out` and so on) are exact. What managers measure is None in a step in which no manager ran, and
-    quantiles also in one without values. `covered` is the part of a step in which a manager ran.
+    quantiles also in one without values. `covered` is the part of a step in which a manager ran. Where managers wrote
+    more samples than are read, those are None, with `covered`, before `measured_since`. `releases` are the newest ones
+    of this time, oldest first.
     """
 
     since: Moment
@@ -54,7 +77,9 @@ class FigureReading(msgspec.Struct, frozen=True, kw_only=True):
     handler: str | None
     pool: str | None
     series: dict[str, Values]
-    refusals: dict[str, int]
+    destinations: dict[str, Destination]
+    measured_since: Moment | None = None
+    releases: tuple[Release, ...] = ()
 
     @property
     def moments(self) -> list[Moment]:
@@ -67,6 +92,11 @@ class FigureReading(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(
             None if value is None else value * SECOND / span for value, span in zip(values, spans, strict=True)
         )
+
+    @property
+    def refusals(self) -> dict[str, int]:
+        """How often which destination refused."""
+        return {name: one.refused for name, one in self.destinations.items() if one.refused}
 
     @property
     def unmeasured(self) -> list[tuple[Moment, Moment]]:
@@ -101,20 +131,29 @@ async def read_figures(
     if queue is not None:
         await find_queue(store, queue)
     until = bucket(now - _WRITTEN_WITHIN, RAW)
-    samples = await _samples(figures, until - since, until)
-    step = _checked_step(since, step, samples, points)
+    step = _checked_step(since, step, await _longest(figures, until - since, until), points)
     first = bucket(until - since, step)
     until = max(until, first + RAW)
     flows = await figures.flows(first, until, span=step, queue=queue, handler=handler)
     places = list(range(first, until, step))
-    merged = {one.at: one for one in merged_samples((one for one in samples if one.at >= first), step)}
-    measured = [merged.get(at, Sample(at=at, span=step)) for at in places]
-    series = _flow_series(flows, places, step) | _task_series(measured, queue, handler)
-    refusals: dict[str, int] = {}
+    sums = {at: SampleSum(at, step) for at in places}
+
+    def add(one: Sample) -> None:
+        if one.at >= first:
+            sums[bucket(one.at, step)].add(_wanted(one, queue, handler, pool))
+
+    known = await read_samples(figures, first, until, add)
+    measured = [sums[at].sample() if at >= (known or first) else Sample(at=at, span=step) for at in places]
+    series = _flow_series(flows, places, step) | _task_series(measured)
+    if known is not None:
+        series["covered"] = tuple(
+            one if at >= known else None for at, one in zip(places, series["covered"], strict=True)
+        )
+    destinations: dict[str, Destination] = {}
     if handler is not None and not any(series["in"]) and not any(series["started"]):
         await _check_handler(store, handler)
     if pool is not None:
-        own, refusals = _pool_series(measured, pool)
+        own, destinations = _pool_series(measured, pool)
         series = {"covered": series["covered"], **own}
     return FigureReading(
         since=first,
@@ -124,8 +163,20 @@ async def read_figures(
         handler=handler,
         pool=pool,
         series=series,
-        refusals=refusals,
+        destinations=destinations,
+        measured_since=known,
+        releases=await _releases(store, first, until),
     )
+
+
+async def read_destinations(store: Store, now: Moment, pool: str, since: Span = HOUR) -> dict[str, Destination]:
+    """Where the members of a resource pool were used; nothing if no place is known, or nothing was measured."""
+    if capabilities(store).figures is None:
+        return {}
+    with suppress(NotFound):
+        found = (await read_figures(store, now, since=since, pool=pool)).destinations
+        return found if any(name not in (UNKNOWN, OTHERS) for name in found) else {}
+    return {}
 
 
 def figures_document(reading: FigureReading) -> Document:
@@ -139,27 +190,50 @@ def figures_document(reading: FigureReading) -> Document:
         "at": [utc(at) for at in reading.moments],
         "series": {name: list(values) for name, values in reading.series.items()},
         "refusals": reading.refusals,
+        "destinations": msgspec.to_builtins(reading.destinations),
+        "measured_since": utc(reading.measured_since),
+        "releases": [{"at": utc(one.at), "app": one.app, "release": one.release} for one in reading.releases],
         "unmeasured": [{"since": utc(begun), "until": utc(ended)} for begun, ended in reading.unmeasured],
     }
 
 
-async def _samples(figures: Figures, since: Moment, until: Moment) -> list[Sample]:
-    """Of all lengths. A long one that began before counts too."""
-    return [
-        one
-        for length in SPANS
-        for one in await figures.samples(bucket(since, length), until, span=length, limit=_LONGEST_ANSWER)
-    ]
+async def _releases(store: Store, since: Moment, until: Moment) -> tuple[Release, ...]:
+    log = capabilities(store).happenings
+    if log is None:
+        return ()
+    found = await log.happenings(limit=_MOST_RELEASES, since=since, kinds=[Kind.RELEASE_CHANGED])
+    told = [(one, from_json(one.details).get("release", "")) for one in reversed(found) if one.at < until]
+    return tuple(Release(one.at, one.subject.removeprefix("app "), release) for one, release in told if release)
 
 
-def _checked_step(since: Span, asked: Span | None, samples: Iterable[Sample], most: int) -> Span:
+async def _longest(figures: Figures, since: Moment, until: Moment) -> Span:
+    """The length of the longest samples of this time."""
+    for length in (HOUR, MINUTE):
+        if await figures.samples(bucket(since, length), until, span=length, limit=1):
+            return length
+    return RAW
+
+
+def _wanted(sample: Sample, queue: str | None, handler: str | None, pool: str | None) -> Sample:
+    """The part of it that is asked for."""
+    if pool is not None:
+        return msgspec.structs.replace(sample, handlers=[], workers=[])
+    return msgspec.structs.replace(
+        sample,
+        handlers=[one for one in sample.handlers if queue in (None, one.queue) and handler in (None, one.handler)],
+        pools={},
+        resources={},
+        workers=[],
+    )
+
+
+def _checked_step(since: Span, asked: Span | None, longest: Span, most: int) -> Span:
     if since < MINUTE or (asked is not None and (asked < RAW or asked % RAW)):
         raise InvalidInput(
             f"figures of {spoken(since)} in steps of {spoken(asked or RAW)} cannot be read",
             why=f"they are kept in steps of {spoken(RAW)} or longer, and for at least {spoken(MINUTE)}",
             fix="ask for a longer time, or for a step such as 10s, 1m or 1h",
         )
-    longest = max((one.span for one in samples), default=_kept_step(since))
     best = next((one for one in _STEPS if since < one * most), _STEPS[-1])
     least = max(longest, _kept_step(since))
     found = max(least, best if asked is None else asked)
@@ -184,8 +258,8 @@ def _flow_series(flows: Sequence[Flow], places: Sequence[Moment], step: Span) ->
     return {name: tuple(sums[at][name] for at in places) for name in names}
 
 
-def _task_series(points: Sequence[Sample], queue: str | None, handler: str | None) -> dict[str, Values]:
-    chosen = [_chosen(one.handlers, queue, handler) for one in points]
+def _task_series(points: Sequence[Sample]) -> dict[str, Values]:
+    chosen = [_together(one.handlers) for one in points]
 
     def quantile(histogram: Callable[[HandlerFigures], Histogram], share: float) -> Values:
         found = (histogram(one).quantile(share) for one in chosen)
@@ -201,17 +275,15 @@ def _task_series(points: Sequence[Sample], queue: str | None, handler: str | Non
     }
 
 
-def _chosen(found: Iterable[HandlerFigures], queue: str | None, handler: str | None) -> HandlerFigures:
-    """What was measured of this queue and handler, added up."""
+def _together(found: Iterable[HandlerFigures]) -> HandlerFigures:
     total = HandlerFigures("", "")
     for one in found:
-        if queue in (None, one.queue) and handler in (None, one.handler):
-            total.merge(one)
+        total.merge(one)
     return total
 
 
-def _pool_series(points: Sequence[Sample], pool: str) -> tuple[dict[str, Values], dict[str, int]]:
-    """Those of the worker pool and of the resource pool of this name; and how often which destination refused."""
+def _pool_series(points: Sequence[Sample], pool: str) -> tuple[dict[str, Values], dict[str, Destination]]:
+    """Those of the worker pool and of the resource pool of this name; and its uses by destination."""
     workers = [one.pools.get(pool) for one in points]
     resources = [one.resources.get(pool) for one in points]
     if not any(workers) and not any(resources):
@@ -224,13 +296,20 @@ def _pool_series(points: Sequence[Sample], pool: str) -> tuple[dict[str, Values]
     series: dict[str, Values] = {}
     if any(workers):
         series |= _worker_series(points, workers)
-    refusals: dict[str, int] = {}
     if any(resources):
         series |= _resource_series(points, resources)
-        for one in resources:
-            for place, n in (one.refusals if one is not None else {}).items():
-                refusals[place] = refusals.get(place, 0) + n
-    return series, dict(sorted(refusals.items(), key=lambda pair: -pair[1]))
+    return series, _destinations(one for one in resources if one is not None)
+
+
+def _destinations(found: Iterable[ResourceSample]) -> dict[str, Destination]:
+    """Those that refused most first, then by use."""
+    total = ResourceSample()
+    for one in found:
+        total.merge(one)
+    total.bound()
+    uses, refusals = total.destinations, total.refusals
+    told = {name: Destination(uses.get(name, 0), refusals.get(name, 0)) for name in {**refusals, **uses}}
+    return dict(sorted(told.items(), key=lambda pair: (-pair[1].refused, -pair[1].uses, pair[0])))
 
 
 def _worker_series(points: Sequence[Sample], pools: Sequence[PoolSample | None]) -> dict[str, Values]:

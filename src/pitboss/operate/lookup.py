@@ -33,8 +33,9 @@ class Registry(Protocol):
     async def handlers(self) -> list[HandlerInfo]: ...
 
 
-async def find_task(store: Ledger, text: str) -> Task:
-    """The task with this id, or the only one whose id begins or ends with this piece."""
+async def find_task(store: Ledger, text: str, *, pages: int = _PAGES_SEARCHED) -> Task:
+    """The task with this id, or the only one whose id begins or ends with this piece. For the end of an id this many
+    pages of the newest tasks are searched."""
     piece = text.strip().lower()
     matches: list[Task]
     further = False
@@ -42,12 +43,12 @@ async def find_task(store: Ledger, text: str) -> Task:
         task = (await store.get([piece]))[0]
         matches = [task] if task else []
     elif _PIECE.match(piece):
-        matches, further = await _with_piece(store, piece)
+        matches, further = await _with_piece(store, piece, pages)
     else:
         raise _no_id(text, "task")
     refuse_several(text, [task.id for task in matches], "tasks")
     if not matches:
-        looked = f"none of the newest {_PAGES_SEARCHED * MOST_READ:,} tasks ends like this"
+        looked = f"none of the newest {pages * MOST_READ:,} tasks ends like this"
         raise NotFound(
             f"there is no task {text}",
             why=looked if further else "it was never in this store, or it finished long ago and was pruned",
@@ -56,13 +57,13 @@ async def find_task(store: Ledger, text: str) -> Task:
     return matches[0]
 
 
-async def _with_piece(store: Ledger, piece: str) -> tuple[list[Task], bool]:
+async def _with_piece(store: Ledger, piece: str, pages: int) -> tuple[list[Task], bool]:
     """Tasks whose id begins with the piece, or else some of the newest whose id ends with it; whether there are older
     ones. Only the beginning of an id is found by an index."""
     page = await store.find(by(id=f"{piece}*"), limit=3)
     if page.tasks:
         return page.tasks, False
-    for _ in range(_PAGES_SEARCHED):
+    for _ in range(pages):
         page = await store.find(by(id=f"*{piece}"), limit=3, after=page.next)
         if page.tasks or page.next is None:
             break

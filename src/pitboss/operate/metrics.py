@@ -4,7 +4,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from pitboss.client.alert_facts import oldest_wait
+from pitboss.client.waiting import oldest_wait
 from pitboss.engines.capabilities import Capabilities, capabilities
 from pitboss.engines.protocol import Store
 from pitboss.model.alert import Phase
@@ -93,9 +93,8 @@ async def _add_queues(values: Values, store: Store, queues: list[Queue], totals:
                 values.setdefault("pitboss_task_wait_seconds", []).append(Series((name,), both.wait))
                 values.setdefault("pitboss_task_run_seconds", []).append(Series((name,), both.run))
     fullest = sorted(queues, key=lambda one: -one.counts.get(State.PENDING, 0))[:_LOOKED_AT]
-    waits = {
-        one.name: await oldest_wait(store, one, now) / SECOND for one in fullest if one.counts.get(State.PENDING, 0)
-    }
+    looked_at = fullest + [one for one in queues if not one.counts.get(State.PENDING, 0)]
+    waits = {one.name: await oldest_wait(store, one, now) for one in looked_at}
     _add(values, _queue_series(queues, own, waits))
 
 
@@ -107,7 +106,7 @@ def _flow_series(flows: Iterable[Flow]) -> Found:
             yield "pitboss_tasks_total", Series((*names, outcome), getattr(one, outcome))
 
 
-def _queue_series(queues: Iterable[Queue], own: set[str], waits: dict[str, float]) -> Found:
+def _queue_series(queues: Iterable[Queue], own: set[str], waits: dict[str, Span | None]) -> Found:
     grouped = dict[str, list[Queue]]()
     for one in queues:
         grouped.setdefault(one.name if one.name in own else OTHERS, []).append(one)
@@ -115,8 +114,9 @@ def _queue_series(queues: Iterable[Queue], own: set[str], waits: dict[str, float
         for state in _UNFINISHED:
             number = sum(one.counts.get(state, 0) for one in group)
             yield "pitboss_queue_tasks", Series((name, state.value), number)
-        oldest = max(waits.get(one.name, 0.0) for one in group)
-        yield "pitboss_queue_oldest_wait_seconds", Series((name,), oldest)
+        known = [wait for one in group if (wait := waits.get(one.name)) is not None]
+        if known:
+            yield "pitboss_queue_oldest_wait_seconds", Series((name,), max(known) / SECOND)
         yield "pitboss_queue_paused", Series((name,), int(any(one.paused for one in group)))
         yield "pitboss_dead_letters", Series((name,), sum(one.counts.get(State.FAILED, 0) for one in group))
 

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
+from pitboss.client.samples import read_samples
 from pitboss.engines.capabilities import figures_of
-from pitboss.engines.figure_protocol import Figures
 from pitboss.engines.protocol import Store
 from pitboss.model.duration import SECOND, Moment, Span, spoken
 from pitboss.model.errors import InvalidInput
@@ -17,14 +17,12 @@ from pitboss.model.figures import (
     HOUR,
     MINUTE,
     RAW,
-    SPANS,
     Flow,
     HandlerFigures,
     Histogram,
-    Sample,
+    SampleSum,
     WorkerSample,
     bucket,
-    merged_workers,
 )
 from pitboss.model.fleet import READY, ManagerView, live_managers
 from pitboss.model.queue import Queue, is_reserved
@@ -33,7 +31,6 @@ from pitboss.model.snapshot import WorkerFigures, WorkerState
 from pitboss.model.states import State
 from pitboss.operate.documents import Document, utc
 
-_LONGEST_ANSWER = 20_000
 _SOON_LOST: Span = 2 * HOUR
 _KEPT = Retention()
 _GONE = "gone"
@@ -90,7 +87,8 @@ class WorkerOverview(msgspec.Struct, frozen=True, kw_only=True):
 
 class Overview(msgspec.Struct, frozen=True, kw_only=True):
     """Everything of a time. `active` workers run tasks now. `covered` is the part of the time in which a manager ran,
-    `lost` are runs that were lost with their worker or manager."""
+    `lost` are runs that were lost with their worker or manager. Where managers wrote more samples than are read, what
+    they measured is that since `measured_since`."""
 
     since: Moment
     until: Moment
@@ -105,6 +103,7 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
     crashes: int
     workers: tuple[WorkerOverview, ...]
     queues: tuple[QueueOverview, ...]
+    measured_since: Moment | None = None
 
     @property
     def present(self) -> list[WorkerOverview]:
@@ -138,12 +137,13 @@ async def read_overview(store: Store, now: Moment, since: Span = 24 * HOUR) -> O
     figures, step = figures_of(store), _step(since)
     first = bucket(now - since, step)
     flows = await figures.flows(first, now + 1, span=step)
-    samples = await _samples(figures, first, now)
+    measured = SampleSum(first, now - first)
+    known = await read_samples(figures, first, now, measured.add)
     queues = [one for one in await store.queues() if not is_reserved(one.name)]
     managers = live_managers(await store.sessions(), now)
     own = [one for one in flows if not is_reserved(one.queue)]
-    handlers = [one for sample in samples for one in sample.handlers if not is_reserved(one.queue)]
-    pools = [one for sample in samples for one in sample.pools.values()]
+    handlers = [one for one in measured.handlers.values() if not is_reserved(one.queue)]
+    pools = measured.pools.values()
     return Overview(
         since=first,
         until=now,
@@ -153,11 +153,12 @@ async def read_overview(store: Store, now: Moment, since: Span = 24 * HOUR) -> O
         lost=sum(one.lost for one in own),
         processing=_together(one.run for one in handlers),
         waited=_together(one.wait for one in handlers),
-        covered=_covered(samples, first, now),
+        covered=min(1.0, measured.covered * SECOND / max(SECOND, now - (known or first))),
         restarts=sum(one.restarts for one in pools),
         crashes=sum(one.crashes for one in pools),
-        workers=tuple(_workers(managers, samples, now, now - first)),
+        workers=tuple(_workers(managers, measured.workers, now, now - first)),
         queues=tuple(_queue(one, own, handlers, now - first) for one in queues),
+        measured_since=known,
     )
 
 
@@ -166,14 +167,6 @@ def _step(since: Span) -> Span:
     if _KEPT.figures_1m is not None and since > _KEPT.figures_1m:
         return HOUR
     return MINUTE if since > _SOON_LOST else RAW
-
-
-async def _samples(figures: Figures, since: Moment, until: Moment) -> list[Sample]:
-    return [
-        one
-        for length in SPANS
-        for one in await figures.samples(bucket(since, length), until, span=length, limit=_LONGEST_ANSWER)
-    ]
 
 
 def _work(flows: Iterable[Flow], within: Span) -> Work:
@@ -186,14 +179,6 @@ def _together(found: Iterable[Histogram]) -> Histogram:
     for one in found:
         total.merge(one)
     return total
-
-
-def _covered(samples: Iterable[Sample], since: Moment, until: Moment) -> float:
-    """The part of the time in which at least one manager ran."""
-    covered: dict[tuple[Span, Moment], int] = {}
-    for one in samples:
-        covered[one.span, one.at] = max(covered.get((one.span, one.at), 0), one.covered)
-    return min(1.0, sum(covered.values()) * SECOND / max(1, until - since))
 
 
 def _queue(queue: Queue, flows: Sequence[Flow], handlers: Sequence[HandlerFigures], within: Span) -> QueueOverview:
@@ -209,12 +194,9 @@ def _queue(queue: Queue, flows: Sequence[Flow], handlers: Sequence[HandlerFigure
 
 
 def _workers(
-    managers: Sequence[ManagerView], samples: Iterable[Sample], now: Moment, within: Span
+    managers: Sequence[ManagerView], known: Mapping[tuple[str, str], WorkerSample], now: Moment, within: Span
 ) -> list[WorkerOverview]:
     """Those that are there, and those that were there in the time, busiest first."""
-    known = {
-        (one.host, one.name): one for one in merged_workers(worker for sample in samples for worker in sample.workers)
-    }
     there = {(one.host, worker.name): worker for one in managers for worker in one.snapshot.workers}
     found = [
         _worker(host, name, there.get((host, name)), known, now, within)
@@ -257,6 +239,7 @@ def overview_document(found: Overview) -> Document:
         "since": utc(found.since),
         "until": utc(found.until),
         "covered": round(found.covered, 4),
+        "measured_since": utc(found.measured_since),
         "workers_total": len(found.present),
         "workers_active": found.active,
         "average_uptime": _seconds(found.uptime),

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from pitboss.client.handler_sizes import recall_sizes
 from pitboss.client.waiting import pool_views
 from pitboss.engines.capabilities import capabilities
 from pitboss.engines.protocol import Store
@@ -16,6 +17,7 @@ from pitboss.model.assignment import assignment
 from pitboss.model.desired_state import DesiredPool
 from pitboss.model.duration import SECOND, Moment, Span
 from pitboss.model.estimate import Ended, Estimate, Timing, Work, estimate, timing, told, what_if
+from pitboss.model.eta import ENOUGH_ITEMS
 from pitboss.model.filter import by
 from pitboss.model.finding import Finding
 from pitboss.model.fleet import live_managers, worker_pools
@@ -77,7 +79,7 @@ class ResourcePlan(msgspec.Struct, frozen=True, kw_only=True):
 class QueuePlan(msgspec.Struct, frozen=True, kw_only=True):
     """One queue: what is done and left, its workers, and the estimate. `stranded` has the tasks by key whose slot no
     worker has, `unlisted` those by key that no slot of the table has, `paused` is how many others belong to paused
-    batches; they are not part of the estimate."""
+    batches; they are not part of the estimate. `kept` are slots whose managers have just stopped."""
 
     queue: Queue
     left: int
@@ -90,6 +92,7 @@ class QueuePlan(msgspec.Struct, frozen=True, kw_only=True):
     stranded: Mapping[str, int] = {}
     unlisted: Mapping[str, int] = {}
     paused: int = 0
+    kept: tuple[PoolSlot, ...] = ()
 
     @property
     def waiting(self) -> int:
@@ -136,7 +139,11 @@ async def read_plan(store: Store, launch: Launch, now: Moment) -> LaunchPlan:
     handlers = {one.name: one for one in (*await store.handlers(), *launch.handlers)}
     queues = _queues(await store.queues(), launch)
     views = await pool_views(store, {_pool(queue, handlers.values()) for queue in queues})
-    timings = {queue.name: await _timing(store, queue, handlers.values()) for queue in queues}
+    ended = {queue.name: await _ended_of(store, queue) for queue in queues}
+    known = await _remembered(store, [one for one in queues if len(ended[one.name]) < ENOUGH_ITEMS], handlers, now)
+    timings = {
+        one.name: timing(ended[one.name], _declared(one, handlers.values()), known.get(one.name, ())) for one in queues
+    }
     paused, found = await paused_items(store), []
     for queue in queues:
         pool = _pool(queue, handlers.values())
@@ -168,6 +175,7 @@ def _queue_document(one: QueuePlan) -> dict[str, Any]:
         "stranded": sum(one.stranded.values()),
         "not_in_table": sum(one.unlisted.values()),
         "paused": one.paused,
+        "kept_slots": [slot.name for slot in one.kept],
         "workers": [_crew_document(crew) for crew in one.crews],
         "slots": [{**msgspec.to_builtins(slot), "tasks": slot.tasks} for slot in one.slots],
         "resources": None if one.resource is None else msgspec.to_builtins(one.resource),
@@ -258,12 +266,30 @@ def _pool(queue: Queue, handlers: Any) -> str | None:
     return queue.resources or next((one.resources for one in handlers if one.queue == queue.name), None)
 
 
-async def _timing(store: Store, queue: Queue, handlers: Any) -> Timing | None:
+def _declared(queue: Queue, handlers: Any) -> Span | None:
+    """How long a task takes as its handlers declare."""
     declared = [one.usual for one in handlers if one.queue == queue.name and one.usual is not None]
-    ended: list[Task] = []
-    if queue.counts.get(State.COMPLETED) and _left(queue):
-        ended = (await store.find(by(state=State.COMPLETED, queue=queue.name), limit=_SAMPLED)).tasks
-    return timing([one for task in ended for one in _ended(task)], sum(declared) // len(declared) if declared else None)
+    return sum(declared) // len(declared) if declared else None
+
+
+async def _ended_of(store: Store, queue: Queue) -> list[Ended]:
+    if not queue.counts.get(State.COMPLETED) or not _left(queue):
+        return []
+    found = (await store.find(by(state=State.COMPLETED, queue=queue.name), limit=_SAMPLED)).tasks
+    return [one for task in found for one in _ended(task)]
+
+
+async def _remembered(
+    store: Store, queues: Sequence[Queue], handlers: Mapping[str, HandlerInfo], now: Moment
+) -> dict[str, list[Span]]:
+    """How long runs took as managers measured it lately, for queues whose ended tasks do not say so."""
+    figures, unknown = capabilities(store).figures, {one.name for one in queues if _left(one)}
+    names = [name for name, one in handlers.items() if one.queue in unknown]
+    found: dict[str, list[Span]] = {}
+    for name, sizes in (await recall_sizes(figures, now, names)).items() if figures and names else ():
+        if name in names:
+            found.setdefault(handlers[name].queue, []).extend(sizes.run.spread(_SAMPLED))
+    return found
 
 
 def _ended(task: Task) -> Iterator[Ended]:
@@ -290,10 +316,12 @@ def _others(
 
 
 class _Division(NamedTuple):
-    """The slots of a queue with their keys, and the unfinished tasks of keys that no slot has."""
+    """The slots of a queue with their keys, the unfinished tasks of keys that no slot has, and the slots that are kept
+    for managers that have just stopped."""
 
     slots: tuple[SlotPlan, ...] = ()
     homeless: Mapping[str, int] = {}
+    kept: tuple[PoolSlot, ...] = ()
 
 
 async def _division(store: Store, queue: Queue, crews: Sequence[Crew], *, joins: bool) -> _Division:
@@ -303,7 +331,8 @@ async def _division(store: Store, queue: Queue, crews: Sequence[Crew], *, joins:
         return _Division()
     keys = {one.key: one for one in await verbs.partitions(queue.name)}
     keys |= {key: Partition(queue=queue.name, key=key) for key in _table_keys(spec) if key not in keys}
-    there = [slot for slot in serving(await verbs.slots(), queue.name, spec) if slot.live]
+    known = serving(await verbs.slots(), queue.name, spec)
+    there = [slot for slot in known if slot.live]
     if not there or joins:
         there = [*there, *_new_slots([one for one in crews if not (there and one.host)], there, queue.name)]
     there = serving(there, queue.name, spec)
@@ -316,7 +345,8 @@ async def _division(store: Store, queue: Queue, crews: Sequence[Crew], *, joins:
         SlotPlan(slot=name, keys={key: n for key, n in tasks.items() if owners[key] == name}, manned=name in named)
         for name in every
     ]
-    return _Division(tuple(slots), {key: n for key, n in tasks.items() if n and owners[key] is None})
+    homeless = {key: n for key, n in tasks.items() if n and owners[key] is None}
+    return _Division(tuple(slots), homeless, tuple(slot for slot in known if not slot.live))
 
 
 def _table_keys(spec: Partitioning) -> list[str]:
@@ -385,6 +415,7 @@ def _queue_plan(
         stranded=stranded,
         unlisted=unlisted,
         paused=paused,
+        kept=division.kept,
     )
 
 

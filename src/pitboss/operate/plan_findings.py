@@ -89,6 +89,16 @@ def _of_partitions(one: "QueuePlan", spec: Partitioning, launch: "Launch") -> It
             why="in mode static a key that is not in the table belongs to no slot",
             fix=f"add it to the partitions of the queue, or pitboss partitions move {name} {first} SLOT",
         )
+    if spec.exclusive and one.kept:
+        nodes = listed(sorted({slot.node for slot in one.kept}))
+        yield warning(
+            "partitions",
+            f'queue "{name}": {listed([slot.name for slot in one.kept])} '
+            f"{'is' if len(one.kept) == 1 else 'are'} kept for {nodes}, whose manager has just stopped",
+            why="a manager of that node gets them back at once; one of another node gets higher numbers first, and the"
+            " keys wait until the slots are free, within the time to live of a session (15 seconds)",
+            fix="wait, or start it with the same node",
+        )
     if checked.valid and not missing and not one.unlisted:
         yield fine("partitions", f'queue "{name}": {partitioning_text(spec)}')
 

@@ -5,15 +5,15 @@ from itertools import accumulate
 
 import msgspec
 
+from pitboss.client.samples import read_samples
 from pitboss.engines.capabilities import figures_of
 from pitboss.engines.protocol import Store
 from pitboss.model.duration import SECOND, Moment, Span
-from pitboss.model.figures import HOUR, MINUTE, SPANS, Flow, Histogram, Sample, bucket, merged_samples
+from pitboss.model.figures import HOUR, MINUTE, Flow, Histogram, Sample, SampleSum, bucket
 from pitboss.model.fleet import READY
 from pitboss.model.queue import is_reserved
 from pitboss.model.snapshot import WorkerState
 
-_LONGEST_ANSWER = 20_000
 _BUSY = WorkerState.PROCESSING
 Values = tuple[float | None, ...]
 
@@ -27,8 +27,8 @@ class RunTimes(msgspec.Struct, frozen=True):
 
 class Pulse(msgspec.Struct, frozen=True, kw_only=True):
     """One value for each minute since `since`, oldest first. `came`, `ended` and `failed` are exact numbers of tasks.
-    What managers measure is None in a minute in which none ran: `waited` is in seconds, `busy` and `ready` are workers.
-    `usual_wait` is the median of the hour, `runs` are by queue."""
+    What managers measure is None in a minute in which none ran, or that was not read: `waited` is in seconds, `busy`
+    and `ready` are workers. `usual_wait` is the median of the hour, `runs` are by queue."""
 
     since: Moment
     until: Moment
@@ -53,9 +53,14 @@ async def read_pulse(store: Store, now: Moment) -> Pulse:
     first = bucket(now - HOUR, MINUTE)
     places = range(first, now, MINUTE)
     flows = [one for one in await figures.flows(first, now + 1, span=MINUTE) if not is_reserved(one.queue)]
-    samples = [one for length in SPANS for one in await figures.samples(first, now, span=length, limit=_LONGEST_ANSWER)]
-    merged = {one.at: one for one in merged_samples((one for one in samples if one.at >= first), MINUTE)}
-    measured = [merged.get(at, Sample(at=at, span=MINUTE)) for at in places]
+    sums = {at: SampleSum(at, MINUTE) for at in places}
+
+    def add(one: Sample) -> None:
+        if one.at >= first:
+            sums[bucket(one.at, MINUTE)].add(msgspec.structs.replace(one, resources={}, workers=[]))
+
+    known = await read_samples(figures, first, now, add)
+    measured = [sums[at].sample() if at >= (known or first) else Sample(at=at, span=MINUTE) for at in places]
     waits = [_waits([one]) for one in measured]
     usual = _waits(measured).quantile(0.5)
     return Pulse(

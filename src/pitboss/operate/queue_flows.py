@@ -49,5 +49,31 @@ def slots_of(managers: Sequence[ManagerView]) -> int:
     return sum(view.pool.concurrency * len(view.live) for view in worker_pools(managers))
 
 
+class ServingPool(msgspec.Struct, frozen=True, kw_only=True):
+    """A worker pool that serves a queue, on all its hosts."""
+
+    name: str
+    hosts: tuple[str, ...]
+    workers: int
+    slots: int
+
+
+def serving_pools(views: Sequence[WorkerPoolView], queue: str) -> list[ServingPool]:
+    """The worker pools that serve this queue, by name."""
+    found: dict[str, list[WorkerPoolView]] = {}
+    for view in views:
+        if serves(view, queue):
+            found.setdefault(view.pool.name, []).append(view)
+    return [
+        ServingPool(
+            name=name,
+            hosts=tuple(sorted({one.manager.host for one in own})),
+            workers=sum(len(one.live) for one in own),
+            slots=sum(one.pool.concurrency * len(one.live) for one in own),
+        )
+        for name, own in sorted(found.items())
+    ]
+
+
 def _slots(views: Sequence[WorkerPoolView], queue: str) -> int:
-    return sum(view.pool.concurrency * len(view.live) for view in views if serves(view, queue))
+    return sum(one.slots for one in serving_pools(views, queue))

@@ -24,6 +24,7 @@ from pitboss.operate.audit import record
 # The leading manager fires within a second; another one leads within this time.
 OVERDUE: Span = 30 * SECOND
 _PAGE = 1000
+_FIRST = 3
 
 
 class ScheduleReading(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,6 +63,14 @@ async def read_schedules(store: Store, *, limit: int, after: str | None = None) 
     return await _readings(store, await _client(store).find(limit=limit, after=after))
 
 
+async def read_named_schedules(store: Store, names: Sequence[str]) -> list[ScheduleReading]:
+    """Those with these names that there are, in this order."""
+    if not names or not isinstance(store, Schedules):
+        return []
+    found = {one.name: one for one in await store.schedules(names)}
+    return await _readings(store, [found[name] for name in names if name in found])
+
+
 async def read_schedule(store: Store, name: str) -> ScheduleReading:
     """The schedule of this name."""
     (found,) = await _readings(store, [await _client(store).get(name)])
@@ -96,6 +105,7 @@ async def schedule_figures(store: object, wall: Moment) -> ScheduleFigures | Non
         next_name=None if following is None else following[1],
         overdue=tuple(name for _, name in late),
         late_by=wall - late[0][0] if late else 0,
+        first=tuple(name for _, name in heapq.nsmallest(_FIRST, waiting)),
     )
 
 

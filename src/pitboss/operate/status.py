@@ -35,7 +35,7 @@ from pitboss.operate.schedules import schedule_figures
 
 _HELD_READ = 500
 _UNFINISHED = (*sorted(IN_SLOT), BatchStatus.QUEUED, BatchStatus.PAUSED)
-_BATCHES_SHOWN = 10
+MOST_BATCHES = 10
 _COUNTED = 10_000
 _CRASHES_READ = 200
 _FAILURES_READ = 50
@@ -63,7 +63,7 @@ async def read_status(store: Store, now: Moment, release: str = "") -> Status:
     reading = await read_store(store, now, release)
     found = assess(reading, now)
     has = capabilities(store)
-    unfinished = await has.batches.batches(statuses=_UNFINISHED, limit=_BATCHES_SHOWN) if has.batches else []
+    unfinished = await has.batches.batches(statuses=_UNFINISHED, limit=MOST_BATCHES) if has.batches else []
     return Status(
         now=now,
         verdict=found.verdict,

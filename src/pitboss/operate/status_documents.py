@@ -61,7 +61,7 @@ def forecast_document(found: QueueForecast) -> Document:
         "trend": found.trend,
         "text": spoken_forecast(found, lambda moment: f"{(utc(moment) or '')[11:16]} UTC"),
         "backlog": found.backlog,
-        "oldest_wait": found.waited / SECOND,
+        "oldest_wait": seconds_of(found.waited),
         "in_rate": round(found.inflow, 4),
         "out_rate": round(found.outflow, 4),
         "clears": None

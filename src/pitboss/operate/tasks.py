@@ -40,9 +40,9 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
     named: bool
 
 
-async def read_task(store: Store, text: str, now: Moment) -> TaskPage:
-    """The task that an id or a piece of one names."""
-    task = await find_task(store, text)
+async def read_task(store: Store, text: str, now: Moment, *, pages: int | None = None) -> TaskPage:
+    """The task that an id or a piece of one names. `pages`: how far the end of an id is searched, as in `find_task`."""
+    task = await find_task(store, text) if pages is None else await find_task(store, text, pages=pages)
     why = await explain_one(store, task, now)
     return TaskPage(task=task, why=why, attempts=tuple(await store.attempts(task.id)))
 

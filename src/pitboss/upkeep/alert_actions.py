@@ -25,13 +25,13 @@ class AlertActions:
 
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store, self._clock = store, clock
-        # By rule: the moment of its phase for which all is done.
+        # By rule: the moment of the phase for which this process did all last. Another leader may have done later ones.
         self._done: dict[str, Moment] = {}
 
     async def decided(self, before: AlertNotes, look: Look) -> AlertNotes:
         """The notes, with what was done before, and the size that each worker pool is to have."""
         alerts = {
-            name: msgspec.structs.replace(state, acted=self._done.get(name, state.acted))
+            name: msgspec.structs.replace(state, acted=max(state.acted or 0, self._done.get(name, 0)) or None)
             for name, state in look.notes.alerts.items()
         }
         for rule in look.began:

@@ -1,6 +1,6 @@
 """The leader's look at alerts: reads the facts, and stores its notes together with the messages that follow."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 
 import msgspec
 
@@ -10,7 +10,7 @@ from pitboss.engines.capabilities import capabilities
 from pitboss.engines.protocol import Clock, Store
 from pitboss.model.alert import Phase, Severity
 from pitboss.model.alert_look import AlertNotes, Look, looked, notes_text, read_notes
-from pitboss.model.alert_message import FUNCTION, AlertMessage, ChannelSpec, alert_task, document
+from pitboss.model.alert_message import FUNCTION, AlertMessage, alert_task, document
 from pitboss.model.alert_rules import AlertsSpec
 from pitboss.model.canonical import to_json
 from pitboss.model.duration import SECOND, Span, spoken
@@ -55,14 +55,15 @@ class Alerter:
         if spec is None:
             return
         answered, board = await self._answered(), await self._alerts.alert_board()
-        handlers = await self._usual.look(self._store.clock.now())
-        facts = await read_alert_facts(self._store, answered=answered, handlers=handlers)
-        notes = read_notes(board.notes)
-        look = looked(notes, spec, board.silences, facts)
+        handlers, notes = await self._usual.look(self._store.clock.now()), read_notes(board.notes)
+        facts = await read_alert_facts(self._store, since=notes.counters.at, answered=answered, handlers=handlers)
+        functions = await self._functions(spec)
+        look = looked(notes, spec, board.silences, facts, unheard=_unheard(spec, functions))
         look = look._replace(notes=await self._actions.decided(notes, look))
-        tasks = await self._tasks(look, spec)
+        tasks = self._tasks(look, spec, functions)
         if await self._alerts.note_alerts(notes_text(look.notes), tasks, version=board.version, term=term):
             self._tell(look, term, notes, spec)
+            self._tell_unheard(look, spec, functions)
             self._record(look, notes)
             await self._actions.follow(look.notes, facts.now)
 
@@ -75,28 +76,29 @@ class Alerter:
         await outages.probe()
         return self._clock.now() - began
 
-    async def _tasks(self, look: Look, spec: AlertsSpec) -> list[NewTask]:
+    def _tasks(self, look: Look, spec: AlertsSpec, functions: Mapping[str, HandlerInfo]) -> list[NewTask]:
         """The messages as tasks. Those of the log need none."""
-        made = [(channel, self._by_wall(message, spec)) for channel, message in look.messages]
-        handlers = await self._functions(channel for channel, _ in made)
         tasks = list[NewTask]()
-        for channel, message in made:
+        for channel, said in look.messages:
+            message = self._by_wall(said, spec)
             if channel.outside:
                 tasks.append(alert_task(channel.name, message, look.notes.at))
-            elif channel.handler in handlers:
-                tasks.append(_function_task(handlers[channel.handler], message, look.notes.at, channel.name))
+            elif channel.type == FUNCTION:
+                tasks.append(_function_task(functions[channel.handler], message, look.notes.at, channel.name))
         return tasks
 
-    async def _functions(self, channels: Iterable[ChannelSpec]) -> dict[str, HandlerInfo]:
-        """The handlers of the functions among these channels. One that no app has is told once."""
-        wanted = {one.handler for one in channels if one.type == FUNCTION}
-        if not wanted:
-            return {}
-        known = {one.name: one for one in await self._store.handlers() if one.name in wanted}
-        for name in sorted(wanted - known.keys() - self._missing):
-            self._log(f'alerts are not told to the function "{name}": no app has declared it with @app.alert_channel')
-        self._missing = wanted - known.keys()
-        return known
+    async def _functions(self, spec: AlertsSpec) -> dict[str, HandlerInfo]:
+        """The handlers of the channels that are functions, as far as an app has declared them."""
+        wanted = {one.handler for one in spec.channels if one.type == FUNCTION}
+        return {one.name: one for one in await self._store.handlers() if one.name in wanted} if wanted else {}
+
+    def _tell_unheard(self, look: Look, spec: AlertsSpec, functions: Mapping[str, HandlerInfo]) -> None:
+        """Once, when there is something to tell."""
+        missing = {one.handler for one in spec.channels if one.type == FUNCTION} - functions.keys()
+        self._missing &= missing
+        for name in sorted(missing - self._missing) if look.began else ():
+            self._missing.add(name)
+            self._log(f'the function "{name}" is told of alerts once an app declares it with @app.alert_channel')
 
     def _tell(self, look: Look, term: int, before: AlertNotes, spec: AlertsSpec) -> None:
         """What goes to the log. A new leader says what fires, because the log of the last one is elsewhere."""
@@ -124,6 +126,10 @@ class Alerter:
 
     def _by_wall(self, message: AlertMessage, spec: AlertsSpec) -> AlertMessage:
         return message.by_wall(self._clock.wall() - self._clock.now(), spec.store)
+
+
+def _unheard(spec: AlertsSpec, functions: Mapping[str, HandlerInfo]) -> list[str]:
+    return [one.name for one in spec.channels if one.type == FUNCTION and one.handler not in functions]
 
 
 def _function_task(handler: HandlerInfo, message: AlertMessage, at: int, channel: str) -> NewTask:

@@ -5,12 +5,14 @@ keys have to be given to slots, and once a minute to even out the work.
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from statistics import fmean
 
 from pitboss.engines.partition_protocol import Partitions
 from pitboss.engines.protocol import Clock, Store
 from pitboss.model.assignment import EVEN_OUT_EVERY, assignment
 from pitboss.model.duration import SECOND, Moment, Span
 from pitboss.model.filter import by
+from pitboss.model.fleet import live_managers, worker_pools
 from pitboss.model.partition import Partition, Partitioning
 from pitboss.model.partition_gates import serving
 from pitboss.model.pool_slot import PoolSlot
@@ -103,7 +105,19 @@ class Rebalancer:
         return assignment(spec, keys, slots, seconds=seconds, even_out=even_out)
 
     async def _seconds(self, queue: Queue) -> float:
-        """How long a task of the queue takes: the mean of some that completed, or what is declared, or else 1."""
+        """How long a task of the queue keeps a slot: its run, and the pause after it, by how many run there at once."""
+        managers = live_managers(await self._engine.sessions(), self._clock.now())
+        pools = [
+            view.pool
+            for view in worker_pools(managers)
+            if view.pool.wanted and (view.pool.queues is None or queue.name in view.pool.queues)
+        ]
+        pause = fmean(sum(one.delay) / 2 for one in pools) / SECOND if pools else 0.0
+        at_once = fmean(max(1, one.concurrency) for one in pools) if pools else 1.0
+        return (await self._run_seconds(queue) + pause) / at_once
+
+    async def _run_seconds(self, queue: Queue) -> float:
+        """The mean of some runs that completed, or what is declared, or else 1."""
         if queue.counts.get(State.COMPLETED):
             # The oldest have usually completed: the newest may be behind all that still wait.
             wanted = by(state=State.COMPLETED, queue=queue.name)

@@ -112,6 +112,7 @@ def _samples(now: int, session: int, hostile: str) -> list[Sample]:
                         uses=12,
                         limits_met=1,
                         refusals={"shop.example": away // 2, hostile: int(ago % 10 == 0)},
+                        destinations={"shop.example": 6, "parts.example": 4, hostile: 2},
                     )
                 },
             )

@@ -90,6 +90,8 @@ class Scene:
         # Uses that end like this, before the next ones succeed; and those of single members, by name.
         self.uses: list[ResourceOutcome] = []
         self.reports: dict[str, list[Report]] = {}
+        # Where members are used, each with its weight.
+        self.sites: dict[str, int] = {}
         # The share of runs that fail, with one of these errors. A task that failed once mostly fails again.
         self.fails: dict[str, tuple[Any, ...]] = {}
         self.turns: dict[str, list[Turn]] = {}
@@ -168,9 +170,6 @@ class Scene:
 
     async def note(self, kind: Kind, subject: str, text: str, **about: Any) -> None:
         await self.store.record_happenings([happening(self.store.new_id(), self.now, kind, subject, text, **about)])
-
-    async def crash(self, pool: str, why: str) -> None:
-        await self.note(Kind.WORKER_CRASHED, f"pool {pool}", f"worker {pool}-1 {why}")
 
     def audited(self, who: str, act: str, target: str, **details: Any) -> Any:
         entry = AuditEntry(
@@ -332,9 +331,14 @@ class Scene:
     def _report(self, claim: Claim) -> Report | None:
         if claim.leased is None:
             return None
-        if own := self.reports.get(claim.leased.name):
-            return own.pop(0)
-        return Report(outcome=self.uses.pop(0) if self.uses else ResourceOutcome.OK)
+        own = self.reports.get(claim.leased.name)
+        outcome = ResourceOutcome.OK if own or not self.uses else self.uses.pop(0)
+        report = own.pop(0) if own else Report(outcome=outcome)
+        if self.sites:
+            used = self._use(claim.leased.pool).destinations
+            site = report.destination or self._dice.choices(list(self.sites), list(self.sites.values()))[0]
+            used[site] = used.get(site, 0) + 1
+        return report
 
     def _refused(self, claim: Claim, report: Report) -> None:
         if claim.leased is not None and report.destination is not None:

@@ -59,7 +59,12 @@ async def healthy(minutes: int = 60) -> Scene:
         await store.add_resources(pool, [NewResource(name=f"{pool[0]}-{n + 1:02}") for n in range(number)])
     off = ResourceChange(enabled=False, reason="contract ended")
     await store.change_resources("proxies", ["p-39", "p-40"], off)
-    await scene.note(Kind.RELEASE_CHANGED, "app shop", "release 1.14.0 on 3 hosts, 22 workers replaced")
+    await scene.note(
+        Kind.RELEASE_CHANGED,
+        "app shop",
+        "release 1.14.0 on 3 hosts, 22 workers replaced",
+        details={"release": "1.14.0"},
+    )
     await scene.run(minutes * 60)
     await schedules(scene)
     return scene
@@ -93,7 +98,7 @@ async def degraded(minutes: int = 32) -> Scene:
         "media-4": {"why": "over its memory limit", "crashes": 2, "rss": (21 << 30) // 10, "next_at": scene.now},
         "scrapers-12": {"why": "pool scaled down from 12 to 11"},
     }
-    await scene.note(Kind.WORKER_CRASHED, "pool media", "worker media-4 ended: over its memory limit")
+    await scene.store.crash("media-4", "ended: over its memory limit")
     await scene.run(10)
     await scene.tell()
     return scene

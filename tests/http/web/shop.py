@@ -163,6 +163,7 @@ async def _morning(*, queued: bool, label: bool = False) -> Scene:
     scene = Scene(_UNBOUND, pools, begin=clock(13, 59, 40, day=15))
     scene.policy = Policy(backoff=Backoff(base=30 * SECOND, factor=1.5, jitter=0.2))
     scene.comes, scene.fires = False, True
+    scene.sites = {"market.example": 48, "shop.example": 34, "parts.example": 18}
     scene.extra = {one.name: one for one in _EXTRA}
     # Their tasks are done in a rush at first.
     scene.most = {("catalogue", "fetch_item"): 0, ("media", "make_thumbnail"): 0, ("mail", "send_newsletter"): 0}
@@ -247,7 +248,8 @@ async def _batch(scene: Scene, name: str, handler: str, number: int, *more: NewT
 
 
 async def _release(scene: Scene) -> None:
-    await scene.note(Kind.RELEASE_CHANGED, "app shop", "release 1.14.0 on 3 hosts, 22 workers replaced")
+    text = "release 1.14.0 on 3 hosts, 22 workers replaced"
+    await scene.note(Kind.RELEASE_CHANGED, "app shop", text, details={"release": "1.14.0"})
 
 
 async def _newsletter(scene: Scene) -> None:
@@ -381,7 +383,7 @@ async def _last_states(scene: Scene) -> None:
         "scrapers-12": {"why": "pool scaled down from 12 to 11"},
     }
     scene.whys["media-4"]["next_at"] = clock(10, 14, 9)
-    await scene.note(Kind.WORKER_CRASHED, "pool media", "worker media-4 ended: over its memory limit")
+    await scene.store.crash("media-4", "ended: over its memory limit")
 
 
 async def _hold(scene: Scene) -> None:

@@ -8,10 +8,12 @@ import httpx
 import pytest
 
 from pitboss.http.gate import GateRules
+from pitboss.http.web.remedies import _ACTS
 from pitboss.model.alert_look import AlertNotes, ChannelNote, notes_text
 from pitboss.model.alert_rules import rules_of
 from pitboss.model.filter import by
 from pitboss.model.session import SessionInfo
+from pitboss.model.verdict import action
 from tests.http.site import Site
 from tests.http.web.pages import furnish
 
@@ -39,6 +41,8 @@ def test_an_act_without_javascript_goes_back_to_its_page_with_a_message(site: Si
     answer = sent(site, "/queues/media/pause", fields)
     assert (answer.status_code, answer.headers["location"]) == (303, "/ui/queues?q=m")
     assert queue(site, "media").paused_reason == "<b>deploy</b>"
+    # A tab that reads itself again leaves the message to the page that is opened.
+    assert "paused</b>" not in site.http.get("/ui/queues", headers={"HX-Request": "true"}).text
     page = site.http.get("/ui/queues")
     assert "Queue &lt;i&gt;media&lt;/i&gt; paused" in page.text
     site.http.cookies.clear()
@@ -47,7 +51,9 @@ def test_an_act_without_javascript_goes_back_to_its_page_with_a_message(site: Si
 
 def test_an_act_with_javascript_answers_with_what_to_say(site: Site) -> None:
     told = sent(site, "/queues/media/pause", HX_Request="true")
-    assert told.json() == {"ok": True, "text": "Queue paused", "why": "", "fix": ""}
+    said = told.json()
+    assert said.pop("undo").startswith("/ui/act/activity/")
+    assert said == {"ok": True, "text": "Queue paused", "why": "", "fix": ""}
     wrong = sent(site, "/queues/nope/pause", HX_Request="true")
     assert (wrong.status_code, wrong.json()["ok"]) == (404, False)
     assert "mail, media, scrape" in wrong.json()["why"]
@@ -60,7 +66,7 @@ def test_an_act_is_in_the_audit_log(site: Site) -> None:
         "queues pause",
         "media",
         "local",
-        '{"reason":"deploy"}',
+        '{"before":{"paused":false},"reason":"deploy"}',
     )
 
 
@@ -158,6 +164,22 @@ def test_an_alert_is_silenced_and_told_again(site: Site) -> None:
     assert site.do(site.store.alert_board()).silences == ()
 
 
+def test_what_a_person_puts_is_in_the_audit_log(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    look_at_alerts(site)
+    put = sent(site, "/tasks", {"type": "send", "params": "{}", "queue": "mail", "_go": "/ui/tasks/{id}"})
+    task = put.headers["location"].removeprefix("/ui/tasks/")
+    (entry,) = site.do(site.store.audit_log(limit=1))
+    assert (entry.act, entry.target, entry.who, entry.details) == ("tasks create", task, "local", '{"type":"send"}')
+    # A program that puts tasks leaves no line for each of them.
+    assert site.http.post("/api/tasks", json={"type": "send", "params": {}}).status_code == 201
+    assert site.do(site.store.audit_log(limit=1)) == [entry]
+    # No process takes the test.
+    monkeypatch.setattr("pitboss.http.api.alerts._TEST_WITHIN", 0)
+    sent(site, "/alerts/channels/ops/test")
+    tested, before = site.do(site.store.audit_log(limit=2))
+    assert (tested.act, tested.target, before) == ("alerts test", "ops", entry)
+
+
 def test_a_channel_that_writes_to_the_log_needs_no_test(site: Site) -> None:
     look_at_alerts(site)
     page = site.http.get("/ui/alerts").text
@@ -185,3 +207,78 @@ def test_a_key_is_shown_once_and_revoked() -> None:
         sent(site, "/keys/ana", {"_method": "DELETE"})
         site.http.cookies.clear()
         assert site.http.get("/ui", headers=own).status_code == 303
+
+
+def test_an_operator_undoes_an_act_from_its_message_and_an_admin_in_the_log() -> None:
+    with Site(GateRules(local=True)) as site:
+        site.do(furnish(site.store, site.server.make_id))
+        site.http.cookies.set("pitboss_key", site.key("operator"))
+        told = sent(site, "/queues/media/pause", HX_Request="true").json()
+        act = told["undo"].removeprefix("/ui/act")
+        assert sent(site, act, HX_Request="true").json()["text"] == "Undone: queues pause"
+        assert not queue(site, "media").paused
+        assert sent(site, act, HX_Request="true").status_code == 409
+        sent(site, "/queues/media", {"_method": "PATCH", "capacity": "7", "_back": "/ui/queues/media"})
+        page = site.http.get("/ui/queues/media").text
+        found = re.search(r'class="toast is-ok".*?action="/ui/act(/activity/[^"]+)"', page, re.DOTALL)
+        assert found is not None
+        assert "/undo" not in site.http.get("/ui/queues/media").text
+        site.http.cookies.set("pitboss_key", site.key("viewer"))
+        assert sent(site, found[1], HX_Request="true").status_code == 403
+        site.http.cookies.set("pitboss_key", site.key("admin"))
+        for path in ("/ui/activity", "/ui"):
+            assert f'action="/ui/act{found[1]}"' in site.http.get(path).text
+        sent(site, found[1])
+        assert queue(site, "media").capacity == 50
+
+
+@pytest.mark.parametrize(
+    ("command", "path", "fields"),
+    [
+        ("queues resume mail", "/queues/mail/resume", {}),
+        ("alerts silence disk --for 30m", "/alerts/silences", {"rule": "disk", "for": "1800"}),
+        ("resources reset proxies --all", "/resource-pools/proxies/reset", {}),
+        ("resources reset proxies p-1", "/resource-pools/proxies/members/p-1/reset", {}),
+        ("resources enable proxies --all", "/resource-pools/proxies/enable", {}),
+        ("batches resume 0a1b2c3d", "/batches/0a1b2c3d/resume", {}),
+        ("batches start 0a1b2c3d", "/batches/0a1b2c3d/start", {}),
+        ("batches move 0a1b2c3d top", "/batches/0a1b2c3d/move", {"to": "top"}),
+        ("tasks cancel 0a1b", "/tasks/0a1b/cancel", {}),
+        ("pools scale mail 3 --host box2", "/worker-pools/mail/scale", {"size": "3", "host": "box2"}),
+        ("drain --undo --manager 7", "/managers/7/undrain", {}),
+    ],
+)
+def test_a_command_that_helps_is_a_button_with_all_that_it_says(command: str, path: str, fields: Any) -> None:
+    found = action(f"pitboss {command}")
+    assert found is not None
+    act = _ACTS[found.act](found)
+    assert act is not None
+    assert (act.path, dict(act.fields)) == (path, fields)
+
+
+@pytest.mark.parametrize(
+    "command", ["queues limit mail --rate …", "resources add proxies NAME", "resources reset NAME"]
+)
+def test_a_command_that_must_be_completed_is_no_button(command: str) -> None:
+    found = action(f"pitboss {command}")
+    assert found is not None
+    assert not found.complete
+
+
+def test_all_members_of_a_pool_are_reset_at_once(site: Site) -> None:
+    before = site.do(site.store.resources("proxies"))
+    said = sent(site, "/resource-pools/proxies/reset", HX_Request="true").json()
+    assert said["text"] == f"{len(before)} members reset"
+    assert not any(one.record.cooldowns or one.record.failures for one in site.do(site.store.resources("proxies")))
+
+
+def test_members_are_added_as_lines_without_passwords(site: Site) -> None:
+    path = "/resource-pools/proxies/members"
+    lines = {"text": "10.0.0.7:8080\nhttp://10.0.0.8:8080", "labels": "eu, fast"}
+    assert sent(site, path, lines, HX_Request="true").json()["text"] == "2 members added"
+    found = {one.name: one.labels for one in site.do(site.store.resources("proxies"))}
+    assert found["10.0.0.7:8080"] == ("eu", "fast")
+    wrong = sent(site, path, {"text": "10.0.0.9:8080:ana:secret"}, HX_Request="true")
+    assert wrong.status_code == 400
+    assert "secret" not in wrong.text.replace("secrets", "")
+    assert sent(site, path, {"text": " "}, HX_Request="true").status_code == 400

@@ -3,12 +3,17 @@
 import re
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Page, Route, expect, sync_playwright
+from playwright.sync_api import Browser, Page, Route, expect, sync_playwright
 
+from pitboss.http.gate import GateRules
+from pitboss.model.duration import SECOND
+from pitboss.model.happening import Kind, happening
 from pitboss.model.queue import QueueChange
+from pitboss.model.task import NewTask
 from tests.http.site import Site
 from tests.http.web import lives
 from tests.http.web.pages import DETAILS, PAGES, furnish
@@ -16,6 +21,11 @@ from tests.servers.browser import ARGUMENTS, find_chromium
 
 pytestmark = pytest.mark.timeout(180)
 expect.set_options(timeout=30_000)
+# This machine under a name that is no localhost: a page there is no secure context.
+NAME = "jobs.lan"
+OTHER_NAME = f"--host-resolver-rules=MAP {NAME} 127.0.0.1"
+on_stores = pytest.mark.parametrize("visitor", ["sqlite", "postgres"], indirect=True)
+on_all = pytest.mark.parametrize("visitor", ["memory", "sqlite", "postgres"], indirect=True)
 
 
 class Visitor:
@@ -50,14 +60,26 @@ class Visitor:
             route.abort()
 
 
-@pytest.fixture
-def visitor() -> Iterator[Visitor]:
-    with Site() as site, sync_playwright() as driver:
-        site.do(furnish(site.store, site.server.make_id))
-        browser = driver.chromium.launch(executable_path=find_chromium(), args=ARGUMENTS)
-        found = Visitor(site, browser.new_context().new_page())
-        yield found
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
+    with sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=find_chromium(), args=[*ARGUMENTS, OTHER_NAME])
+        yield browser
         browser.close()
+
+
+@pytest.fixture
+def visitor(request: pytest.FixtureRequest, chromium: Browser, tmp_path: Path) -> Iterator[Visitor]:
+    """A browser before a furnished store, in memory unless the test is run on other engines."""
+    kind = getattr(request, "param", "memory")
+    urls = {"memory": "memory://", "sqlite": f"sqlite:///{tmp_path}/store.db"}
+    url = urls.get(kind) or request.getfixturevalue("postgres_dsn")
+    with Site(url=url) as site:
+        site.do(furnish(site.store, site.server.make_id))
+        context = chromium.new_context()
+        found = Visitor(site, context.new_page())
+        yield found
+        context.close()
         assert found.complaints == []
         assert found.outside == []
 
@@ -75,6 +97,16 @@ def test_pages_are_quiet_and_need_no_sideways_scrolling(visitor: Visitor) -> Non
             assert wide(page) <= 0, (path, width)
 
 
+@on_stores
+def test_pages_are_quiet_on_every_engine(visitor: Visitor) -> None:
+    for path in (*PAGES, *DETAILS):
+        answer = visitor.page.goto(f"{visitor.site.url}/ui{path}")
+        assert answer is not None
+        assert answer.status == 200, path
+        expect(visitor.page.locator("#live")).to_be_attached()
+
+
+@on_all
 def test_a_change_arrives_and_keeps_what_a_person_selected(visitor: Visitor) -> None:
     page = visitor.open("/queues")
     expect(page.locator("#live")).to_have_text("Live")
@@ -88,6 +120,7 @@ def test_a_change_arrives_and_keeps_what_a_person_selected(visitor: Visitor) -> 
     expect(page.locator("#live")).to_have_text("Paused")
 
 
+@on_all
 def test_an_act_says_how_it_ended_and_shows_it(visitor: Visitor) -> None:
     page = visitor.open("/queues")
     page.get_by_label("Actions for queue media").click()
@@ -97,6 +130,7 @@ def test_an_act_says_how_it_ended_and_shows_it(visitor: Visitor) -> None:
     expect(page.locator("#queue-media")).to_contain_text("“deploy”")
 
 
+@on_all
 def test_selected_tasks_are_cancelled_after_a_question(visitor: Visitor) -> None:
     page = visitor.open("/tasks?q=queue:media")
     boxes = page.locator("[name=_pick]")
@@ -110,6 +144,38 @@ def test_selected_tasks_are_cancelled_after_a_question(visitor: Visitor) -> None
     page.locator("#bulk-cancel").click()
     page.get_by_role("button", name="Yes, do it").click()
     expect(page.locator("tbody .st", has_text="cancelled")).to_have_count(2)
+
+
+def test_a_list_waits_while_rows_are_selected_and_the_act_is_for_all_of_them(visitor: Visitor) -> None:
+    page = visitor.open("/tasks?q=state:pending")
+    boxes = page.locator("[name=_pick]")
+    chosen = [boxes.nth(place).input_value() for place in (0, 1)]
+    boxes.nth(0).check()
+    boxes.nth(1).check()
+    expect(page.locator("#live")).to_have_text("Paused")
+    expect(page.locator(".bulk-picked")).to_contain_text("The list is paused meanwhile.")
+    other = page.context.new_page()
+    other.goto(page.url)
+    expect(other.locator("#live")).to_have_text("Live")
+    # More than a page of newer tasks.
+    make_id = visitor.site.server.make_id
+    newer = [NewTask(id=make_id(), handler="send", queue="newer") for _ in range(60)]
+    visitor.site.do(visitor.site.store.put(newer))
+    expect(other.locator("tbody tr", has_text="newer").nth(40)).to_be_visible()
+    expect(page.locator("[data-picked]")).to_have_text("2 selected")
+    # Not even an act on another row moves them.
+    page.get_by_label(f"Actions for task {boxes.nth(2).input_value()[-12:]}").click()
+    page.get_by_role("button", name="Cancel", exact=True).click()
+    page.get_by_role("button", name="Yes, do it").click()
+    expect(page.locator("#toasts")).not_to_be_empty()
+    expect(page.locator("[data-picked]")).to_have_text("2 selected")
+    page.locator("#bulk-cancel").click()
+    page.get_by_role("button", name="Yes, do it").click()
+    expect(page.locator("#toasts")).to_contain_text("2 tasks cancelled")
+    expect(page.locator("tbody tr", has_text="newer").nth(40)).to_be_visible()
+    expect(page.locator("#live")).to_have_text("Live")
+    states = [task.state.value for task in visitor.site.do(visitor.site.store.get(chosen)) if task is not None]
+    assert states == ["cancelled", "cancelled"]
 
 
 def test_keys_lead_through_the_dashboard(visitor: Visitor) -> None:
@@ -176,6 +242,55 @@ def test_a_hidden_tab_sends_nothing_and_another_one_listens(visitor: Visitor) ->
     visitor.until(lambda: visitor.site.dashboard._live.open == 1)
 
 
+def test_a_change_while_no_tab_listened_is_shown_by_all_of_them(visitor: Visitor) -> None:
+    first = visitor.open("/queues")
+    expect(first.locator("#live")).to_have_text("Live")
+    second = first.context.new_page()
+    second.goto(first.url)
+    expect(second.locator("#live")).to_have_text("Live")
+    for one in (first, second):
+        one.evaluate(HIDE, True)
+    visitor.until(lambda: visitor.site.dashboard._live.open == 0)
+    visitor.site.do(visitor.site.store.change_queue("media", QueueChange(paused=True, by="ana")))
+    for one in (first, second):
+        one.evaluate(HIDE, False)
+    # Before they would look for themselves, after 25 seconds of silence.
+    for one in (first, second):
+        expect(one.locator("#queue-media")).to_contain_text("Paused", timeout=15_000)
+
+
+def test_tabs_share_one_stream_also_without_a_secure_context(chromium: Browser) -> None:
+    with Site(GateRules(local=True, hosts=(NAME,))) as site:
+        site.do(furnish(site.store, site.server.make_id))
+        context = chromium.new_context()
+        address = f"http://{NAME}:{site.port}/ui/queues"
+        context.add_cookies([{"name": "pitboss_key", "value": site.key("viewer"), "url": address}])
+        tabs = [context.new_page() for _ in range(3)]
+        for one in tabs:
+            one.goto(address)
+            expect(one.locator("#live")).to_have_text("Live")
+        assert tabs[0].evaluate("isSecureContext") is False
+        site.do(site.store.change_queue("media", QueueChange(paused=True, by="ana")))
+        for one in tabs:
+            expect(one.locator("#queue-media")).to_contain_text("Paused", timeout=20_000)
+        assert site.dashboard._live.open == 1
+        context.close()
+
+
+NOTHING_KEPT = """Object.defineProperty(window, "localStorage", {
+  get() { throw new DOMException("", "SecurityError"); },
+})"""
+
+
+def test_a_browser_that_keeps_nothing_for_sites_looks_every_ten_seconds_and_says_so(visitor: Visitor) -> None:
+    visitor.page.add_init_script(NOTHING_KEPT)
+    page = visitor.open("/queues")
+    expect(page.locator("#live")).to_have_text("every 10 s")
+    visitor.site.do(visitor.site.store.change_queue("media", QueueChange(paused=True, by="ana")))
+    expect(page.locator("#queue-media")).to_contain_text("Paused", timeout=20_000)
+    assert visitor.site.dashboard._live.open == 0
+
+
 def test_a_dozen_tabs_stay_live_and_another_one_opens_at_once(visitor: Visitor) -> None:
     tabs = [visitor.open("/queues")] + [visitor.page.context.new_page() for _ in range(11)]
     for one in tabs[1:]:
@@ -199,7 +314,10 @@ def test_a_task_like_another_is_enqueued_and_shown(visitor: Visitor) -> None:
     page.get_by_role("button", name="Enqueue").click()
     page.wait_for_url(lambda url: "/tasks/" in url and lives.FAILED not in url)
     expect(page.locator("main")).to_contain_text('"to": "elsewhere"')
-    expect(page.locator(".toast.is-ok")).to_contain_text("Task created successfully")
+    told = page.locator(".toast.is-ok")
+    expect(told).to_contain_text("Task created successfully")
+    # It is not in what is replaced when the page is read again.
+    expect(page.locator("#main .toast")).to_have_count(0)
 
 
 def test_waiting_tasks_are_changed_from_a_sheet_that_closes(visitor: Visitor) -> None:
@@ -217,8 +335,21 @@ def test_waiting_tasks_are_changed_from_a_sheet_that_closes(visitor: Visitor) ->
 
 
 def test_charts_tell_their_values_and_stay_when_the_page_is_read_again(visitor: Visitor) -> None:
+    store = visitor.site.store
+    release = happening(
+        visitor.site.server.make_id(),
+        store.clock.now() - 600 * SECOND,
+        Kind.RELEASE_CHANGED,
+        "app shop",
+        "another release",
+        details={"release": "0123456789ab"},
+    )
+    visitor.site.do(store.record_happenings([release]))
     page = visitor.open("/queues/mail")
     expect(page.locator(".uplot")).to_have_count(4)
+    expect(page.locator("#chart-flow > .releases text")).to_have_text("0123456")
+    mark, drawn = (page.locator(one).first.bounding_box() for one in ("#chart-flow > .releases", "#chart-flow .u-over"))
+    assert mark == drawn
     expect(page.locator(".chart svg").first).to_be_hidden()
     page.evaluate("window.kept = document.querySelector('.uplot')")
     page.locator(".uplot .u-over").first.hover()

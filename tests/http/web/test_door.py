@@ -9,6 +9,10 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 
 from pitboss.http.gate import GateRules
+from pitboss.http.rate import RateLimit
+from pitboss.http.web.live import TOPICS
+from pitboss.model.duration import SECOND
+from pitboss.model.limits import Window
 from pitboss.operate.keys import revoke_key
 from tests.http.site import Site
 
@@ -31,7 +35,7 @@ def test_a_key_opens_a_session_and_logging_out_ends_it() -> None:
         opened = login(site, key, next="/ui/queues?q=m")
         assert (opened.status_code, opened.headers["location"]) == (303, "/ui/queues?q=m")
         cookie = opened.headers["set-cookie"]
-        assert all(part in cookie for part in ("HttpOnly", "SameSite=strict", "Path=/ui"))
+        assert all(part in cookie for part in ("HttpOnly", "SameSite=lax", "Path=/ui"))
         assert "Secure" not in cookie
         assert site.http.get("/ui/queues").status_code == 200
         site.http.post("/ui/logout", headers={"Origin": site.url})
@@ -65,12 +69,86 @@ def test_guessing_keys_is_slowed_down() -> None:
         assert codes == [401] * 10 + [429] * 2
 
 
-def test_a_worker_or_producer_sees_no_page() -> None:
+def test_others_who_guess_lock_out_no_key_that_opens() -> None:
+    with Site(OPEN) as site:
+        key, other = site.key("viewer"), site.key("viewer")
+        codes = [login(site, "nonsense").status_code for _ in range(11)]
+        codes += [login(site, f"pbk_unknown_{number}").status_code for number in range(3)]
+        assert codes == [401] * 10 + [429] * 4
+        # Who logs in often, as a program does, is let in too.
+        assert [login(site, key).status_code for _ in range(12)] == [303] * 12
+        wrong = key.rpartition("_")[0] + "_wrong"
+        assert [login(site, wrong).status_code for _ in range(11)] == [401] * 10 + [429]
+        assert login(site, key).status_code == 429
+        assert login(site, other).status_code == 303
+
+
+@pytest.mark.parametrize(("rules", "apart"), [(OPEN, True), (GateRules(local=False, host="0.0.0.0"), False)])
+def test_behind_a_proxy_on_this_machine_browsers_are_told_apart(rules: GateRules, apart: bool) -> None:
+    with Site(rules) as site:
+        site.key("viewer")
+
+        def tried(named: str) -> int:
+            headers = {"Origin": site.url, "X-Forwarded-For": named}
+            return site.http.post("/ui/login", data={"key": "x"}, headers=headers).status_code
+
+        # Only the last address is that of the proxy.
+        assert [tried(f"10.9.9.{number}, 10.0.0.1") for number in range(11)] == [401] * 10 + [429]
+        assert tried("10.0.0.2") == (401 if apart else 429)
+        assert tried("no address") == (401 if apart else 429)
+
+
+def test_a_worker_or_producer_sees_no_page_and_does_nothing_from_one() -> None:
     with Site(OPEN) as site:
         login(site, site.key("worker", "producer"))
         answer = site.http.get("/ui")
         assert answer.status_code == 403
         assert "it is a key for producer, worker" in answer.text
+        put = site.http.post("/ui/act/tasks", data={"type": "x", "params": "{}"}, headers={"Origin": site.url})
+        assert put.status_code == 403
+        assert "may not see that page" in put.text
+
+
+def test_acts_count_for_the_rate_limit_and_pages_do_not() -> None:
+    limited = GateRules(local=False, rate=RateLimit(Window(3, 60 * SECOND)))
+    with Site(limited) as site:
+        key = site.key("operator")
+        login(site, key)
+        assert {site.http.get("/ui").status_code for _ in range(5)} == {200}
+        own = {"Origin": site.url, "HX-Request": "true"}
+        acts = [site.http.post("/ui/act/queues/none/pause", data={"x": ""}, headers=own) for _ in range(4)]
+        assert [one.status_code for one in acts] == [404, 404, 404, 429]
+        assert "3 in 60 s" in acts[-1].json()["why"]
+        # They are those of the API too.
+        assert site.http.get("/api/queues", headers={"X-API-Key": key}).status_code == 429
+
+
+@pytest.mark.parametrize(
+    ("host", "more", "origin", "code"),
+    [
+        ("jobs.example:8000", {}, "http://jobs.example:8000", 303),
+        ("jobs.example:8000", {}, "http://jobs.example:9000", 403),
+        ("jobs.example:8000", {}, "http://jobs.example", 403),
+        ("jobs.example", {}, "http://jobs.example:80", 303),
+        ("jobs.example", {}, "https://jobs.example:443", 303),
+        ("jobs.example", {"X-Forwarded-Proto": "https"}, "https://jobs.example", 303),
+        ("jobs.example", {"X-Forwarded-Proto": "https"}, "http://jobs.example", 403),
+        # The proxy leaves the port out, or changes the name: the browser itself has compared them.
+        ("jobs.example", {"Sec-Fetch-Site": "same-origin"}, "https://jobs.example:8443", 303),
+        ("127.0.0.1:8000", {"Sec-Fetch-Site": "same-origin"}, "https://jobs.example", 303),
+        ("jobs.example", {"Sec-Fetch-Site": "same-site"}, "https://jobs.example", 403),
+        ("jobs.example", {"Sec-Fetch-Site": "none"}, "https://jobs.example", 403),
+        ("jobs.example", {"Sec-Fetch-Site": "same-origin"}, "https://evil.example", 403),
+        ("127.0.0.1:8000", {}, "http://127.0.0.1:9000", 403),
+        ("127.0.0.1:8000", {}, "http://localhost:8000", 403),
+    ],
+)
+def test_a_form_comes_from_the_same_scheme_name_and_port(
+    host: str, more: dict[str, str], origin: str, code: int
+) -> None:
+    with Site(OPEN) as site:
+        headers = {"Host": host, "Origin": origin, "Cookie": f"pitboss_key={site.key('admin')}", **more}
+        assert site.http.post("/ui/act/queues/none/pause", data={"x": ""}, headers=headers).status_code == code
 
 
 @pytest.mark.parametrize(
@@ -140,9 +218,9 @@ def test_changes_are_told_while_a_page_is_open_and_nothing_is_read_while_none_is
         assert live._looking is None
         with site.http.stream("GET", "/ui/live") as stream:
             lines = stream.iter_lines()
-            assert "event: open" in (next(lines), next(lines))
-            # The first look only learns what there is.
-            site.do(_looks(live))
+            # All topics after the first look, which only learns what there is.
+            told = next(line for line in lines if line.startswith("data: "))
+            assert set(told.removeprefix("data: ").split()) == TOPICS
             site.http.post("/api/tasks", json={"type": "x", "params": {}})
             site.do(site.store.wish("a", '"b"'))
             assert any(line.startswith("data: ") and "wishes" in line for line in lines)
@@ -154,26 +232,6 @@ async def _ended(live: Any) -> None:
     if live._looking is not None:
         await asyncio.wait({live._looking}, timeout=10)
     assert live._looking is None
-
-
-async def _looks(live: Any, turns: int = 1) -> None:
-    """Returns when it has looked that many times more, or has ended."""
-    looked, ended = asyncio.Event(), live._looking
-    plain = live._changed
-
-    async def changed(turn: int) -> Any:
-        nonlocal turns
-        found = await plain(turn)
-        turns -= 1
-        if turns <= 0:
-            looked.set()
-        return found
-
-    live._changed = changed
-    waiting = asyncio.create_task(looked.wait())
-    await asyncio.wait({waiting, *([ended] if ended else [])}, timeout=10, return_when=asyncio.FIRST_COMPLETED)
-    waiting.cancel()
-    live._changed = plain
 
 
 def _cookie(site: Site) -> str:

@@ -2,11 +2,12 @@
 
 import json
 
+import msgspec
 import pytest
 
 from pitboss.http.web import charts, draw
 from pitboss.model.duration import SECOND
-from pitboss.operate.figures import FigureReading, Values
+from pitboss.operate.figures import FigureReading, Release, Values
 
 
 def reading(**series: Values) -> FigureReading:
@@ -20,7 +21,7 @@ def reading(**series: Values) -> FigureReading:
         handler=None,
         pool=None,
         series={**known, **counts, **series},
-        refusals={},
+        destinations={},
     )
 
 
@@ -61,6 +62,20 @@ def test_a_chart_says_its_finding_and_gives_its_values_to_a_script() -> None:
     assert found.ticks == ["4", "2", "0"]
     assert json.loads(found.data)["data"] == [[0, 10, 20, 30], [None] * 4, [None, 2, 4, None]]
     assert chart("wait").said == "Wait, seconds: nothing was measured"
+
+
+def test_releases_are_lines_with_labels_where_there_is_room() -> None:
+    moments = (0, 1, 9, 29, 38)
+    releases = tuple(Release(seconds * SECOND, "shop", f"{seconds:02}aabbccddee") for seconds in moments)
+    found = charts.charts_of(msgspec.structs.replace(reading(), releases=releases))[0]
+    assert [(one.x, one.label) for one in found.marks] == [
+        (0, "00aabbc"),
+        (3.3, ""),
+        (30, "09aabbc"),
+        (96.7, "29aabbc"),
+        (100, ""),
+    ]
+    assert found.said.endswith("; 5 releases of the code")
 
 
 def test_the_range_of_an_end_is_on_the_line_from_the_start() -> None:

@@ -229,6 +229,12 @@ def test_secrets_are_on_no_page(site: Site) -> None:
     assert "***" in page(site, "/resources/accounts/a-1")
 
 
+def test_a_pool_shows_its_uses_by_destination(site: Site) -> None:
+    text = page(site, "/resources/accounts")
+    assert "By destination, last hour" in text
+    assert text.index('title="shop.example"') < text.index('title="parts.example"')
+
+
 def test_members_are_filtered_by_condition_name_and_label(site: Site) -> None:
     assert page(site, "/resources/accounts").count('<tr id="member-') == 9
     assert page(site, "/resources/accounts?condition=blacklisted").count('<tr id="member-') >= 1

@@ -27,7 +27,9 @@ from pitboss.model.snapshot import CurrentTask, PoolFigures, ServerFigures, Snap
 from pitboss.model.source import SourceFigures, SourceState
 from pitboss.model.source_findings import KIND
 from pitboss.model.task import NewTask, TaskError
+from pitboss.model.text import one_line
 from pitboss.operate.keys import create_key
+from pitboss.operate.views import save_view
 from tests.http.site import Site
 from tests.http.web.pages import PAGES, inline
 
@@ -109,6 +111,8 @@ async def fill(store: FullStore, make_id: Any, texts: list[str]) -> None:
         details = msgspec.json.encode({text: text, "reason": text}).decode()
         entry = AuditEntry(id=make_id(), who=text, act=text, target=text, details=details, source=text)
         await store.audited(entry).wish("a", '"b"')
+    for text in texts[:40]:
+        await save_view(store, one_line(text[:60]), "queue:mail", by=text)
     await _alerts(store, texts)
     await _managers(store, texts)
     for place in range(3):

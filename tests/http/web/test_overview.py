@@ -6,7 +6,9 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from pitboss.model.access import AuditEntry
+from pitboss.model.batch import NewBatch
 from pitboss.model.happening import Happening
+from pitboss.model.queue import HandlerInfo
 from pitboss.operate.activity import search_activity
 from tests.http.site import Site
 from tests.http.web import scenes
@@ -70,10 +72,31 @@ def test_activity_is_searched_by_person_and_text(degraded: Scene) -> None:
         assert [one.act for one in by_ana if isinstance(one, AuditEntry)] == ["queues pause"]
         assert rest is None
         crashed, _ = await search_activity(degraded.store, what="MEMORY limit")
-        assert [one.subject for one in crashed if isinstance(one, Happening)] == ["pool media"]
+        assert [one.subject for one in crashed if isinstance(one, Happening)] == ["worker media-4"]
         first, following = await search_activity(degraded.store, limit=1)
         second, _ = await search_activity(degraded.store, limit=1, before=following)
         assert first[0].id > second[0].id
         assert (await search_activity(degraded.store, who="zed"))[0] == []
 
     asyncio.run(search())
+
+
+@pytest.mark.parametrize(("others", "said"), [(0, "only items of batches"), (1, "since it was due")])
+def test_no_page_says_that_nothing_waits_while_something_does(others: int, said: str) -> None:
+    """Regression: with ten items of a batch at the head of a queue, nothing waited."""
+
+    async def make() -> Scene:
+        store = (scene := Scene()).store
+        await store.register([HandlerInfo(name="job", queue="work")])
+        items = [store.new("job", queue="work") for _ in range(12)]
+        await store.create_batch(NewBatch(id=store.new_id()), items)
+        await store.lose(12, "job")
+        await store.put([store.new("job", queue="work") for _ in range(others)])
+        store.time.advance(3600)
+        return scene
+
+    scene = built(make)
+    with Site(wrap=lambda _: scene.store) as site:
+        pages = [site.http.get(path).text for path in ("/ui", "/ui/queues/work")]
+    assert not any("nothing waits" in text for text in pages)
+    assert said in pages[1]

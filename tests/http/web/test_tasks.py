@@ -12,10 +12,11 @@ import pytest
 
 from pitboss.http.gate import GateRules
 from pitboss.model.duration import SECOND
+from pitboss.model.errors import NotFound
 from pitboss.model.filter import by
 from pitboss.model.operation import NewOperation, OperationStatus, Verb
 from pitboss.model.session import SessionInfo
-from pitboss.model.snapshot import Snapshot
+from pitboss.model.snapshot import CurrentTask, PoolFigures, Snapshot, WorkerFigures, WorkerState
 from pitboss.model.stack import TaskStack
 from pitboss.model.states import State
 from pitboss.model.task import NewTask, Task
@@ -125,6 +126,24 @@ def test_a_running_task_whose_manager_does_not_answer_says_so(site: Site) -> Non
     assert "40 %" in page
 
 
+def test_the_pages_of_a_task_and_of_its_worker_share_why_there_is_no_stack(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refuse(*_: object, **__: object) -> Task:
+        raise NotFound("there is no such task", why="it was deleted meanwhile", fix="reload the page")
+
+    monkeypatch.setattr("pitboss.operate.stacks.find_task", refuse)
+    session = site.do(site.store.open_session(SessionInfo(host="site", pid=3, ttl=3600 * SECOND)))
+    running = CurrentTask(id=lives.RUNNING, handler="fetch")
+    worker = WorkerFigures(name="w-1", state=WorkerState.PROCESSING, running=1, tasks=(running,), pool="default")
+    snapshot = Snapshot(pools=(PoolFigures(name="default", concurrency=1, wanted=1),), workers=(worker,))
+    site.do(site.store.renew(session.number, msgspec.json.encode(snapshot).decode()))
+    for path in (f"/tasks/{lives.RUNNING}?stack=1", f"/workers/{session.number}/w-1?stack={lives.RUNNING}"):
+        answer = site.http.get(f"/ui{path}")
+        assert answer.status_code == 200
+        assert "it was deleted meanwhile" in answer.text
+
+
 def test_a_running_task_shows_its_stack(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = list[str]()
 
@@ -135,15 +154,22 @@ def test_a_running_task_shows_its_stack(site: Site, monkeypatch: pytest.MonkeyPa
         return StackReading(task=task, host="box9", stack=stack)
 
     task = stored(site, lives.RUNNING)
-    monkeypatch.setattr("pitboss.http.web.pages.task.read_stack", read)
+    monkeypatch.setattr("pitboss.http.web.pages.workers.read_stack", read)
     path = f"/ui/tasks/{lives.RUNNING}"
     assert "Show its stack" in site.http.get(path).text
     pages = [site.http.get(f"{path}?stack=1").text for _ in range(3)]
     assert "in w-1 on box9" in pages[0]
     assert "line 3, in fetch" in pages[0]
     assert inline(pages[0]) == []
-    # A page that reads itself again does not ask the manager each time.
+    # A page that reads itself again does not ask the manager each time. The page of its worker shares the answer.
     assert asked == ["local (http 127.0.0.1)"]
+
+
+@pytest.mark.parametrize(("boot", "here"), [("", True), ("another", False)])
+def test_another_machine_of_the_same_name_is_not_this_host(site: Site, boot: str, here: bool) -> None:
+    site.server.host = site.server._host = "box1"
+    site.server._boot_id = boot
+    assert ("Its logs are on box1" not in text_of(site, f"/tasks/{lives.FAILED}")) is here
 
 
 def test_lines_of_its_log_are_shown_if_they_are_on_this_host(site: Site, tmp_path: Path) -> None:
@@ -161,6 +187,9 @@ def test_lines_of_its_log_are_shown_if_they_are_on_this_host(site: Site, tmp_pat
     site.do(site.store.renew(session.number, snapshot))
     page = text_of(site, path)
     assert f"&lt;b&gt;refused&lt;/b&gt; {lives.FAILED}" in page
+    log = page.partition('aria-label="Log">')[2].partition("</pre>")[0]
+    assert log.startswith('<time datetime="')
+    assert 'data-t="date"' in log
     assert f"&lt;b&gt;refused&lt;/b&gt; {lives.DONE}" not in page
 
 
@@ -279,3 +308,29 @@ def test_viewers_see_no_act_and_no_stack() -> None:
         ):
             assert sent(site, act, {"filter": "state:failed"}, HX_Request="true").status_code == 403
         assert site.http.get(f"/ui/tasks/{lives.RUNNING}?stack=1").status_code == 200
+
+
+def test_a_filter_is_saved_as_a_view_and_removed(site: Site) -> None:
+    page = text_of(site, "/tasks?q=queue:mail+state:failed")
+    act, fields = filled(page, "/views", name="Mail & <b>", shared="true")
+    assert fields["filter"] == "queue:mail state:failed"
+    assert sent(site, act, fields).status_code == 303
+    page = text_of(site, "/tasks")
+    assert "Mail &amp; &lt;b&gt;" in page
+    assert "/ui/tasks?q=queue%3Amail+state%3Afailed" in page
+    assert sent(site, *filled(page, "/views")).status_code == 303
+    assert "remove-view-" not in text_of(site, "/tasks")
+    acts = [one.act for one in site.do(site.store.audit_log(limit=2))]
+    assert acts == ["views remove", "views save"]
+
+
+def test_a_view_of_one_person_is_seen_by_no_other() -> None:
+    with Site(GateRules(local=True)) as site:
+        ana, ben, viewer = site.key("operator", name="ana"), site.key("operator"), site.key("viewer")
+        body = {"name": "mine", "filter": "queue:mail"}
+        for key, code in ((viewer, 403), (ana, 201)):
+            assert site.http.post("/api/views", json=body, headers={"X-API-Key": key}).status_code == code
+        for key, count in ((ana, 1), (ben, 0), (viewer, 0)):
+            assert site.http.get("/api/views", headers={"X-API-Key": key}).json()["data"]["count"] == count
+        gone = site.http.delete("/api/views", params={"name": "mine"}, headers={"X-API-Key": ben})
+        assert gone.status_code == 404

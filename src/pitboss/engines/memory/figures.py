@@ -45,8 +45,11 @@ class FigureVerbs(Verbs):
                 self.tables.figures.measured.add([one])
         self._reach("add_samples.after")
 
-    async def samples(self, since: Moment, until: Moment, *, span: Span, limit: int = 100_000) -> list[Sample]:
-        wanted = sorted(key for key in self.tables.figures.samples if since <= key.at < until and key.span == span)
+    async def samples(
+        self, since: Moment, until: Moment, *, span: Span, limit: int = 100_000, newest: bool = False
+    ) -> list[Sample]:
+        found = (key for key in self.tables.figures.samples if since <= key.at < until and key.span == span)
+        wanted = sorted(found, reverse=newest)
         return [_copy(self.tables.figures.samples[key]) for key in wanted[:limit]]
 
     async def totals(self) -> Totals:

@@ -76,7 +76,7 @@ class Verbs:
         if key is not None and self.tables.heads.setdefault(key, task.id) != task.id:
             place = HELD_IN_ORDER
         self.tables.retried.pop(task.id, None)
-        self.tables.write(retried(task, place, keep_attempts=keep_attempts))
+        self.tables.write(retried(task, place, now, keep_attempts=keep_attempts))
         self.tables.count_flow("revived", task, now)
         self.ring([task.queue])
         return True

@@ -40,8 +40,11 @@ class FigureProtocol(ResourcesAndBatches):
     async def add_samples(self, samples: Sequence[Sample]) -> None:
         await self._transact("add_samples", self._reading, lambda _now: _add(self._sql, samples))
 
-    async def samples(self, since: Moment, until: Moment, *, span: Span, limit: int = 100_000) -> list[Sample]:
-        rows = await self._read("sample_list", since=since, until=until, span=span, limit=limit)
+    async def samples(
+        self, since: Moment, until: Moment, *, span: Span, limit: int = 100_000, newest: bool = False
+    ) -> list[Sample]:
+        name = "sample_list_newest" if newest else "sample_list"
+        rows = await self._read(name, since=since, until=until, span=span, limit=limit)
         return [_sample.decode(body) for (body,) in rows]
 
     async def totals(self) -> Totals:

@@ -125,7 +125,7 @@ def revive(
         act.happened("revived", task.queue, task.handler)
         act.rings.add(task.queue)
     for place, ids in places.items():
-        act.run("task_retry", json_list(ids), place.state.value, place.reason, int(keep_attempts), operation)
+        act.run("task_retry", json_list(ids), place.state.value, place.reason, int(keep_attempts), operation, act.now)
     if line is not None:
         line.write()
     return refused

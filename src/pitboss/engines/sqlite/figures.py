@@ -35,9 +35,12 @@ class FigureVerbs(Calls):
     async def add_samples(self, samples: Sequence[Sample]) -> None:
         await self._write("add_samples", lambda act: add_samples(act, samples), len(samples))
 
-    async def samples(self, since: Moment, until: Moment, *, span: Span, limit: int = 100_000) -> list[Sample]:
+    async def samples(
+        self, since: Moment, until: Moment, *, span: Span, limit: int = 100_000, newest: bool = False
+    ) -> list[Sample]:
+        name = "sample_list_newest" if newest else "sample_list"
         return await self._read(
-            lambda reader: [_sample.decode(row[0]) for row in reader.rows("sample_list", span, since, until, limit)]
+            lambda reader: [_sample.decode(row[0]) for row in reader.rows(name, span, since, until, limit)]
         )
 
     async def totals(self) -> Totals:

@@ -51,7 +51,7 @@ async def unsilence(call: Call, rule: str) -> Answer:
 async def test_channel(call: Call, name: str) -> Answer:
     """Send a test through a channel, and wait until it is taken."""
     try:
-        await send_test(call.store, name, call.server.make_id, _TEST_WITHIN)
+        await send_test(call.audited("alerts test", name), name, call.server.make_id, _TEST_WITHIN)
     except NotFound as error:
         raise _unknown(error) from error
     return Answer(data={"channel": name}, message="The channel took the test")

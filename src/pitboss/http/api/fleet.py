@@ -8,7 +8,7 @@ from pitboss.http.answers import Answer, ApiError
 from pitboss.http.context import Call
 from pitboss.model.access import Role, checked_roles
 from pitboss.model.duration import SECOND, span
-from pitboss.model.errors import InvalidInput, NotFound, StoreUnavailable
+from pitboss.model.errors import InvalidInput, NotFound, Refused, StoreUnavailable
 from pitboss.model.filter import parsed
 from pitboss.model.fleet import ManagerView
 from pitboss.model.limits import rate
@@ -43,6 +43,7 @@ from pitboss.operate.queues import read_queue, read_queues
 from pitboss.operate.status import read_status
 from pitboss.operate.status_documents import queue_page_document, status_document
 from pitboss.operate.tasks import change_queues
+from pitboss.operate.undo import find_undoable, undo, undo_offers, undoing
 from pitboss.operate.workers import list_worker_pools, read_managers
 
 # What a request without a body means.
@@ -105,13 +106,13 @@ async def change_queue(call: Call, name: str, body: bodies.ChangeQueue) -> Answe
         changes["withdraw"] = tuple(key for key in LIMITS if key not in given)
     change = QueueChange(**changes)
     details = body.model_dump(include=given)
-    (queue,) = await change_queues(call.audited("queues limit", name, details), [name], change)
+    (queue,) = await change_queues(await call.kept("queues limit", name, details), [name], change)
     return Answer(data=queue_document(queue), message="Queue changed")
 
 
 async def pause_queue(call: Call, name: str, body: bodies.Pause = PAUSE) -> Answer:
     """Let a queue give no tasks."""
-    store = call.audited("queues pause", name, body.model_dump(exclude_defaults=True))
+    store = await call.kept("queues pause", name, body.model_dump(exclude_defaults=True))
     (queue,) = await change_queues(store, [name], QueueChange(paused=True, by=call.by, reason=body.reason))
     return Answer(data=queue_document(queue), message="Queue paused")
 
@@ -147,7 +148,7 @@ async def list_pools(call: Call) -> Answer:
 
 async def scale(call: Call, name: str, body: bodies.ScalePool) -> Answer:
     """Set how many workers the pool has in each manager; null returns to configuration and load."""
-    store = call.audited("worker-pools scale", name, {"size": body.size, "host": body.host})
+    store = await call.kept("worker-pools scale", name, {"size": body.size, "host": body.host})
     done = await scale_pool(store, call.now, name, body.size, host=body.host, by=call.by)
     return Answer(
         data={"name": name, "size": body.size, "managers": len(done.pools), "overruled": list(done.overruled)}
@@ -162,7 +163,7 @@ async def restart(call: Call, name: str) -> Answer:
 
 async def pause(call: Call, name: str, body: bodies.Pause = PAUSE) -> Answer:
     """Give the workers of a pool no more tasks."""
-    store = call.audited("worker-pools pause", name, body.model_dump(exclude_defaults=True))
+    store = await call.kept("worker-pools pause", name, body.model_dump(exclude_defaults=True))
     done = await pause_pool(store, call.now, name, paused=True, by=call.by, reason=body.reason)
     return Answer(data={"name": name, "paused": True, "managers": len(done.pools)})
 
@@ -262,9 +263,21 @@ async def activity(call: Call, *, limit: int, before: str | None, since: str | N
     kinds = [] if kind is None else kind.split(",")
     acts = Role.ADMIN in call.caller.roles
     entries = await read_activity(call.store, limit=limit, before=before, since=moment, kinds=kinds, acts=acts)
-    found = [activity_document(one) for one in entries]
+    offers = undo_offers(entries)
+    found = [activity_document(one) | {"undo": one.id in offers} for one in entries]
     following = entries[-1].id if len(entries) == limit else None
     return Answer(data={"activity": found, "items": found, "count": len(found), "next": following})
+
+
+async def undo_act(call: Call, entry_id: str) -> Answer:
+    """Undo an act, if nothing was changed there since: what was before is written back."""
+    try:
+        entry = await find_undoable(call.store, entry_id)
+    except Refused as error:
+        raise ApiError(409, error.what, why=error.why, fix=error.fix) from error
+    store = await call.kept(undoing(entry), entry.target, {"undoes": entry.id})
+    await undo(store, entry, by=call.by)
+    return Answer(data={"id": entry.id, "act": entry.act, "target": entry.target}, message=f"Undone: {entry.act}")
 
 
 async def _manager(call: Call, session: int) -> ManagerView:

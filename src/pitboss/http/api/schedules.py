@@ -63,7 +63,8 @@ async def reset_schedule(call: Call, name: str) -> Answer:
 async def pause_schedule(call: Call, name: str, *, paused: bool, reason: str = "") -> Answer:
     await _existing(call, name)
     details = {"reason": reason} if reason else {}
-    client = _client(call, "schedules pause" if paused else "schedules resume", name, details)
+    store = await call.kept("schedules pause" if paused else "schedules resume", name, details)
+    client = ScheduleClient(store, call.server.make_id)
     await (client.pause(name, by=call.by, reason=reason) if paused else client.resume(name, by=call.by))
     return Answer(data=await _document(call, name), message="Schedule paused" if paused else "Schedule resumed")
 

@@ -19,6 +19,7 @@ from pitboss.model.operation import NewOperation, Operation, Verb
 from pitboss.model.states import WAITING, State
 from pitboss.model.task import Task
 from pitboss.model.text import counted
+from pitboss.operate.audit import record
 from pitboss.operate.documents import attempt_document, stack_document, utc, why_document
 from pitboss.operate.operations import act_on_tasks, done_text, operation_document
 from pitboss.operate.remote_documents import STATUSES, remote_task_document
@@ -39,6 +40,9 @@ async def create_task(call: Call, body: bodies.CreateTask) -> Answer:
     (created,) = await _created(call, [body])
     data = await _created_document(call, created)
     if created.placed.created:
+        if call.by_hand:
+            # Producers put thousands, which say themselves where they come from; what a person puts is an act.
+            await record(call.audited("tasks create", created.placed.id, {"type": body.type}))
         return Answer(data=data, message="Task created successfully", code=201)
     return Answer(data=data, message="Task already exists (deduplicated)")
 

@@ -1,5 +1,6 @@
 """Operations, batches and lanes, resource pools and their members."""
 
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from pitboss.client.batch_handle import act_in_portions
@@ -14,7 +15,9 @@ from pitboss.model.errors import InvalidInput
 from pitboss.model.limits import rate
 from pitboss.model.operation import OperationChange, OperationStatus
 from pitboss.model.resource import NewResource, ResourceChange
+from pitboss.model.resource_files import Row, read_rows
 from pitboss.model.resource_urls import parted
+from pitboss.model.text import counted
 from pitboss.operate.batches import list_batches, read_batch
 from pitboss.operate.documents import (
     batch_document,
@@ -73,7 +76,7 @@ async def act_on_batch(call: Call, batch_id: str, act: Act, body: bodies.ActOnBa
     """Pause, resume, start, cancel, move or requeue a batch."""
     batch = await find_batch(call.store, batch_id)
     details = body.model_dump(exclude_defaults=True)
-    store = call.audited(f"batches {act}", batch.id, details)
+    store = await call.kept(f"batches {act}", batch.id, details)
     done = await act_in_portions(batches_of(store), batch.id, _act(act, body))
     data = {"id": batch.id, "changed": done.changed, "refused": list(done.refused)}
     return Answer(data=data | ({"batch_status": done.batch.status} if done.batch else {}))
@@ -141,7 +144,7 @@ async def get_resource_pool(call: Call, name: str) -> Answer:
 async def limit_pool(call: Call, name: str, body: bodies.LimitPool) -> Answer:
     """Set limits of a resource pool above what is declared."""
     words = [f"{key}={value}" for key, value in body.limits.items()]
-    store = call.audited("resource-pools limit", name, body.model_dump())
+    store = await call.kept("resource-pools limit", name, body.model_dump())
     await limit_resource_pool(store, name, words, by=call.by, reset=body.reset)
     return await get_resource_pool(call, name)
 
@@ -149,9 +152,15 @@ async def limit_pool(call: Call, name: str, body: bodies.LimitPool) -> Answer:
 async def add_members(call: Call, name: str, body: bodies.AddMembers) -> Answer:
     """Add members without secrets. Those with secrets are added on a host that has the key: pitboss resources add."""
     new = [_member(one) for one in body.members]
+    if body.text or not new:
+        new += [_row(one, tuple(body.labels)) for one in read_rows(body.text, "the text")]
     store = call.audited("resource-pools add", name, {"members": [one.name for one in new]})
     fresh = await resources_of(store).add_resources(name, new)
-    return Answer(data={"name": name, "added": sum(fresh), "changed": len(fresh) - sum(fresh)}, code=201)
+    return Answer(
+        data={"name": name, "added": sum(fresh), "changed": len(fresh) - sum(fresh)},
+        message=f"{counted(sum(fresh), 'member')} added",
+        code=201,
+    )
 
 
 async def get_member(call: Call, name: str, member: str) -> Answer:
@@ -162,11 +171,21 @@ async def get_member(call: Call, name: str, member: str) -> Answer:
 async def change_member(call: Call, name: str, member: str, act: str) -> Answer:
     """Enable, disable or reset a member, or remove it."""
     found = find_members(await find_resource_pool(call.store, name), [member])
-    store = call.audited(f"resource-pools {act}", f"{name}/{member}")
+    store = await call.kept(f"resource-pools {act}", f"{name}/{member}")
     enabled = ResourceChange(enabled=act == "enable", reason=f"{act}d by {call.caller.name}")
     change = {"remove": None, "reset": ResourceChange(reset=True)}.get(act, enabled)
     await change_members(store, name, found, change)
     return Answer(data={"pool": name, "name": member}, message=f"Member: {act} done")
+
+
+async def change_all_members(call: Call, name: str, act: str) -> Answer:
+    """Enable or reset all members of a pool."""
+    found = list((await find_resource_pool(call.store, name)).members)
+    store = call.audited(f"resource-pools {act}", name)
+    change = ResourceChange(reset=True) if act == "reset" else ResourceChange(enabled=True)
+    changed = await change_members(store, name, found, change)
+    said = f"{counted(len(changed), 'member')} {'reset' if act == 'reset' else 'enabled'}"
+    return Answer(data={"pool": name, "changed": len(changed)}, message=said)
 
 
 def _act(act: Act, body: bodies.ActOnBatch) -> BatchAct:
@@ -196,13 +215,24 @@ def _checked(check: Any, number: int, item: dict[str, Any]) -> str:
 
 def _member(new: bodies.NewMember) -> NewResource:
     fields, secrets = parted(new.fields, {}, new.name)
-    if secrets:
-        raise ApiError(
-            400,
-            f"The fields of member {new.name} hold a password",
-            why="secrets are sealed with a key that this server does not have",
-            fix="add it on a host that has the key: pitboss resources add",
-        )
+    _refuse_secrets(new.name, secrets)
     return NewResource(
         name=new.name, fields=to_json(fields, what="fields"), labels=tuple(new.labels), weight=new.weight
     )
+
+
+def _row(row: Row, labels: tuple[str, ...]) -> NewResource:
+    _refuse_secrets(row.name, row.secrets)
+    return NewResource(
+        name=row.name, fields=to_json(row.fields, what="fields"), labels=(*row.labels, *labels), weight=row.weight
+    )
+
+
+def _refuse_secrets(name: str, secrets: Mapping[str, str]) -> None:
+    if secrets:
+        raise ApiError(
+            400,
+            f"The fields of member {name} hold a password",
+            why="secrets are sealed with a key that this server does not have",
+            fix="add it on a host that has the key: pitboss resources add",
+        )

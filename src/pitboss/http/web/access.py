@@ -7,7 +7,7 @@ from pitboss.model.access import Role
 VIEWER: Roles = frozenset({Role.VIEWER, Role.OPERATOR, Role.ADMIN})
 ADMIN: Roles = frozenset({Role.ADMIN})
 
-# Paths below /ui. Pages that are planned stand here too: their row decides who may see them.
+# Paths below /ui.
 PAGES: dict[str, Roles] = {
     "/login": PUBLIC,
     "": VIEWER,
@@ -17,11 +17,9 @@ PAGES: dict[str, Roles] = {
     "/queues/{name}": VIEWER,
     "/batches": VIEWER,
     "/batches/{batch}": VIEWER,
-    "/lanes": VIEWER,
     "/workers": VIEWER,
     "/workers/{session}/{name}": VIEWER,
     "/pools/{name}": VIEWER,
-    "/hosts/{host}": VIEWER,
     "/resources": VIEWER,
     "/resources/{pool}": VIEWER,
     "/resources/{pool}/{member}": VIEWER,

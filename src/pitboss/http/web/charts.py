@@ -9,6 +9,7 @@ from pitboss.http.web import draw
 from pitboss.http.web.view import View
 from pitboss.model.duration import SECOND, Moment, Span
 from pitboss.model.figures import HOUR
+from pitboss.model.text import counted
 from pitboss.operate.figures import FigureReading, Values, read_figures
 
 # What may stand in the query, how long that is, and for how many seconds a reading of it is shown.
@@ -24,6 +25,8 @@ _RATES = ((1, "tasks per second"), (60, "tasks per minute"), (3600, "tasks per h
 _TIMES = ((1 / 86_400, "days"), (1 / 3600, "hours"), (1 / 60, "minutes"), (1, "seconds"), (1000, "milliseconds"))
 COUNTS = ((1, "number"),)
 _WIDTH, _HEIGHT = 600, 120
+# How much of a narrow chart a label takes, in percent.
+_LABEL = 18
 
 
 class Line(NamedTuple):
@@ -33,6 +36,14 @@ class Line(NamedTuple):
     kind: str
     values: Values
     path: str = ""
+
+
+class Mark(NamedTuple):
+    """A vertical line across a chart, `x` percent from the left, where another release of the code began to run.
+    Without a label where there is no room for one."""
+
+    x: float
+    label: str
 
 
 class Chart(NamedTuple):
@@ -47,6 +58,7 @@ class Chart(NamedTuple):
     step: Span
     width: int = _WIDTH
     height: int = _HEIGHT
+    marks: Sequence[Mark] = ()
 
     @property
     def until(self) -> Moment:
@@ -66,7 +78,9 @@ class Chart(NamedTuple):
         """The finding in words."""
         known = [(one.name, [value for value in one.values if value is not None]) for one in self.lines]
         parts = [f"{name} up to {max(values):.3g}, at last {values[-1]:.3g}" for name, values in known if values]
-        return f"{self.title}, {self.unit}: {'; '.join(parts) or 'nothing was measured'}"
+        parts = parts or ["nothing was measured"]
+        parts += [f"{counted(len(self.marks), 'release')} of the code"] * bool(self.marks)
+        return f"{self.title}, {self.unit}: {'; '.join(parts)}"
 
     @property
     def data(self) -> str:
@@ -88,7 +102,12 @@ async def read_charts(view: View, queue: str | None = None) -> dict[str, Any]:
     found = await view.readings.get(
         ("figures", queue, chosen), lambda: read_figures(view.store, view.now, since=span, queue=queue), seconds
     )
-    return {"period": chosen, "periods": {name: one[0] for name, one in PERIODS.items()}, "all": charts_of(found)}
+    return {
+        "period": chosen,
+        "periods": {name: one[0] for name, one in PERIODS.items()},
+        "all": charts_of(found),
+        "measured_since": found.measured_since,
+    }
 
 
 def charts_of(found: FigureReading) -> list[Chart]:
@@ -101,6 +120,11 @@ def charts_of(found: FigureReading) -> list[Chart]:
         chart(found, "run", "Run time", _TIMES, [("p50", "in", series["run_p50"]), ("p95", "out", series["run_p95"])]),
         chart(found, "failed", "Failures", _RATES, [("failed", "bad", rates["failed"])]),
     ]
+
+
+def speed_chart(found: FigureReading) -> Chart:
+    """What ended, as a rate."""
+    return chart(found, "speed", "Speed", _RATES, [("ended", "out", found.per_second("out"))])
 
 
 def chart(
@@ -120,7 +144,19 @@ def chart(
     for said, kind, values in lines:
         scaled = tuple(None if value is None else value * times for value in values)
         drawn.append(Line(said, kind, scaled, draw.broken(scaled, top, _WIDTH, _HEIGHT)))
-    return Chart(name, title, unit, top, drawn, found.since, found.step)
+    return Chart(name, title, unit, top, drawn, found.since, found.step, marks=_marks(found))
+
+
+def _marks(found: FigureReading) -> list[Mark]:
+    whole, marks = max(1, found.moments[-1] - found.since), list[Mark]()
+    labelled = -100.0
+    for one in found.releases:
+        x = round(min(1.0, (one.at - found.since) / whole) * 100, 1)
+        # At the right end, labels stand before their line.
+        room = x - labelled >= _LABEL * (1 + (x > 100 - _LABEL))
+        marks.append(Mark(x, one.release[:7] if room else ""))
+        labelled = x if room else labelled
+    return marks
 
 
 def _top(largest: float) -> float:

@@ -12,6 +12,7 @@ from pitboss.http.answers import ApiError
 from pitboss.http.context import Caller, Server
 from pitboss.http.gate import EVERYONE, GateRules, host_name, is_proxied
 from pitboss.http.rate import RateLimit
+from pitboss.model.access import key_parts
 from pitboss.model.duration import SECOND
 from pitboss.model.limits import Window
 
@@ -59,22 +60,34 @@ class Door:
         return None if key is None else Caller(key.name, frozenset(key.roles), address)
 
     async def login(self, request: Request, text: str) -> bool:
-        """Whether this key opens. Guessing is slowed down."""
-        address = request.client.host if request.client else "unknown"
-        allowance = self._attempts.take(address, self._server.clock.now())
+        """Whether this key opens. Guessing is slowed down: by address and, for keys that exist, by key, so that no key
+        is locked out by guesses at others."""
+        key_id = (key_parts(text[:_LONGEST_KEY]) or ("",))[0]
+        guessed = f"{self._from(request)} {key_id if self._server.keys.has(key_id) else ''}"
+        allowance = self._attempts.take(guessed, self._server.clock.now())
         if not allowance.granted:
             raise ApiError(
                 429,
                 "Too many attempts to log in",
-                why=f"{allowance.limit} a minute are read from one address",
+                why=f"{allowance.limit} a minute may fail from one address",
                 fix=f"wait {allowance.reset} s",
             )
-        return len(text) <= _LONGEST_KEY and await self._server.keys.find(text) is not None
+        opens = len(text) <= _LONGEST_KEY and await self._server.keys.find(text) is not None
+        if opens:
+            self._attempts.give_back(guessed)
+        return opens
+
+    def _from(self, request: Request) -> str:
+        """The address of the browser. Behind a proxy on this machine it is the last one that the proxy names: it adds
+        that itself, and everything before may be invented."""
+        address = request.client.host if request.client else "unknown"
+        named = request.headers.get("x-forwarded-for", "").rpartition(",")[2].strip()
+        return named if self._rules.hosts and is_loopback(address) and _is_address(named) else address
 
     def keep(self, request: Request, answer: Response, text: str, path: str) -> None:
         """Set the cookie; without text, take it away."""
         secure = self._rules.secure or "https" in (request.url.scheme, request.headers.get("x-forwarded-proto", ""))
-        options = {"path": path, "secure": secure, "httponly": True, "samesite": "strict"}
+        options = {"path": path, "secure": secure, "httponly": True, "samesite": "lax"}
         if text:
             answer.set_cookie(COOKIE, text, max_age=_WEEK, **options)  # type: ignore[arg-type]
         else:
@@ -83,11 +96,7 @@ class Door:
     def check_source(self, request: Request) -> None:
         """A form that changes something must have been on a page of this server."""
         came, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
-        if (
-            came not in (None, "same-origin", "none")
-            or (origin is None and came is None)
-            or not self._own(request, origin)
-        ):
+        if came not in (None, "same-origin") or not self._own(request, origin, came):
             raise ApiError(
                 403,
                 "This form is not of this dashboard",
@@ -95,12 +104,19 @@ class Door:
                 fix="open the dashboard itself and try again; behind a proxy, let it pass on the Host header",
             )
 
-    def _own(self, request: Request, origin: str | None) -> bool:
+    def _own(self, request: Request, origin: str | None, came: str | None) -> bool:
+        """Whether it is one of this server, with scheme and port: another server may listen on the same host."""
         if origin is None:
-            return True
+            return came is not None
         place = urlsplit(origin)
-        named = place.scheme in ("http", "https") and (place.hostname or "") in self._rules.hosts
-        return named or place.netloc.lower() == request.headers.get("host", "").lower()
+        if came is not None and self._known(place.hostname or ""):
+            # The browser has compared them, also if the proxy has changed the Host header.
+            return True
+        host, scheme = request.headers.get("host", ""), request.headers.get("x-forwarded-proto", request.url.scheme)
+        # A proxy that ends TLS need not say so, but what came by TLS was not sent by a page without it.
+        schemes = ("https",) if scheme == "https" else ("http", "https")
+        mine, theirs = _without_port(host, place.scheme), _without_port(place.netloc, place.scheme)
+        return place.scheme in schemes and mine == theirs
 
     def _known(self, name: str) -> bool:
         listed, own = self._rules.hosts, self._rules.host
@@ -132,6 +148,11 @@ def check_page(caller: Caller, roles: Roles) -> None:
             why=f"it is a key for {', '.join(sorted(caller.roles))}; the page is for {', '.join(sorted(roles))}",
             fix="log out and use another key: pitboss keys create NAME --role …",
         )
+
+
+def _without_port(host: str, scheme: str) -> str:
+    """Browsers leave out the port that every address of the scheme has."""
+    return host.lower().removesuffix(":443" if scheme == "https" else ":80")
 
 
 def _is_address(name: str) -> bool:

@@ -1,4 +1,4 @@
-"""Numbers, times and names as pages show them. The browser turns moments into the viewer's time (static/times.js)."""
+"""Numbers, times and names as pages show them. The browser turns moments into the viewer's time (static/app.js)."""
 
 import json
 from contextlib import suppress

@@ -3,7 +3,7 @@
 import asyncio
 import hashlib
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import suppress
 from typing import Any
 
@@ -23,16 +23,33 @@ _ALIVE_SECONDS = 15.0
 MOST_STREAMS = 200
 _SHOWN = 100
 _UNFINISHED = tuple(one for one in BatchStatus if one not in OVER)
+# What a page can show (`pages.Page.topics`). The store itself is one: it was away, or is back.
+TOPICS = frozenset(
+    {
+        "acts",
+        "batches",
+        "happenings",
+        "operations",
+        "queues",
+        "resources",
+        "schedules",
+        "store",
+        "wishes",
+        "workers",
+    }
+)
 _log = logging.getLogger("pitboss.http")
 _encode = msgspec.msgpack.Encoder(enc_hook=str).encode
 
 
 class Live:
-    """`streams` are open. The look begins with the first and ends with the last."""
+    """`streams` are open, and wait for topics. The look begins with the first and ends with the last."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
         self._streams: set[asyncio.Queue[frozenset[str]]] = set()
+        # Those that no look has reached yet.
+        self._new: set[asyncio.Queue[frozenset[str]]] = set()
         self._looking: asyncio.Task[None] | None = None
         self._seen: dict[str, bytes] = {}
 
@@ -45,14 +62,19 @@ class Live:
         return len(self._streams)
 
     async def stream(self, allowed: Callable[[], Awaitable[bool]]) -> AsyncIterator[bytes]:
-        """Server-sent events: `changed` with topics. Ends with the server, or when the caller is not `allowed`."""
+        """Server-sent events: `changed` with topics. Ends with the server, or when the caller is not `allowed`.
+
+        It begins with all topics, after the first look: what changed between the reading of a page and that look, or
+        while no tab of the browser listened, is told to no one else."""
         waiting: asyncio.Queue[frozenset[str]] = asyncio.Queue(1)
         self._streams.add(waiting)
+        self._new.add(waiting)
         if self._looking is None:
             self._looking = asyncio.create_task(self._look_forever())
         stopping = asyncio.create_task(self._server.stopping.wait())
         try:
-            yield b"retry: 2000\nevent: open\ndata: \n\n"
+            # The headers must leave now, and with them something that proxies pass on.
+            yield b": \n\n"
             while not stopping.done():
                 topics = await self._next(waiting, stopping)
                 if not await allowed():
@@ -61,6 +83,7 @@ class Live:
         finally:
             stopping.cancel()
             self._streams.discard(waiting)
+            self._new.discard(waiting)
             if not self._streams and self._looking is not None:
                 self._looking.cancel()
                 self._looking = None
@@ -79,6 +102,7 @@ class Live:
     async def _look_forever(self) -> None:
         turn = 0
         while True:
+            new = frozenset(self._new)
             try:
                 changed = await self._changed(turn)
             except PitbossError:
@@ -87,13 +111,14 @@ class Live:
             except Exception:
                 _log.exception("cannot look what changed for the pages that are open")
                 changed = frozenset()
-            if changed:
-                self._tell(changed)
+            self._tell(self._streams, changed)
+            self._tell(self._new & new, TOPICS)
+            self._new -= new
             turn += 1
             await asyncio.sleep(_EVERY_SECONDS)
 
-    def _tell(self, changed: frozenset[str]) -> None:
-        for one in self._streams:
+    def _tell(self, streams: Iterable[asyncio.Queue[frozenset[str]]], changed: frozenset[str]) -> None:
+        for one in streams if changed else ():
             # A slow browser gets all that changed since, at once.
             before: frozenset[str] = frozenset()
             with suppress(asyncio.QueueEmpty):

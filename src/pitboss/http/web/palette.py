@@ -4,6 +4,8 @@ from typing import Any
 
 from pitboss.http.web.nav import ENTRIES
 from pitboss.http.web.view import View
+from pitboss.model.filter import by, written
+from pitboss.model.states import State
 from pitboss.operate.status import Status
 
 _MOST = 300
@@ -17,11 +19,11 @@ async def palette(view: View) -> list[dict[str, Any]]:
 
 def _entries(view: View, status: Status) -> list[tuple[str, str, str]]:
     exists = view.exists
-    found = [("page", one.label, view.url(one.path)) for one in ENTRIES if exists(one.path)]
+    found = [("page", one.label, view.url(one.path)) for one in ENTRIES if exists(one.path) and view.sees(one.path)]
     if exists("/queues/{name}"):
         found += [("queue", one.name, view.url(f"/queues/{one.name}")) for one in status.queues]
     found += [
-        ("tasks", f"waiting in {one.name}", view.url("/tasks", q=f"state:pending queue:{one.name}"))
+        ("tasks", f"waiting in {one.name}", view.url("/tasks", q=written(by(state=State.PENDING, queue=one.name))))
         for one in status.queues
     ]
     if exists("/resources/{pool}"):

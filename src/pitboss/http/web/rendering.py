@@ -7,6 +7,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from pitboss.http.web import draw, formatting
+from pitboss.http.web.formatting import number
 from pitboss.http.web.nav import ENTRIES
 from pitboss.http.web.pages import Page
 from pitboss.http.web.static_files import HTMX, UPLOT, StaticFiles
@@ -15,10 +16,13 @@ from pitboss.model.duration import spoken
 from pitboss.model.eta import spoken_range
 from pitboss.model.filter import by, written
 from pitboss.model.fleet import live_managers
+from pitboss.model.queue import is_reserved
 from pitboss.model.queue_forecast import spoken_clear
 from pitboss.model.states import State
 from pitboss.model.text import clean, counted, one_line
+from pitboss.operate.status import MOST_BATCHES
 
+_ENGINES = {"sqlite": "SQLite", "postgres": "PostgreSQL", "memory": "in memory"}
 _FOLDER = Path(__file__).parent / "templates"
 
 
@@ -67,10 +71,10 @@ def environment() -> Environment:
 
 
 class Rendering:
-    """`paths` are those of the pages that exist."""
+    """`paths` are those of the pages that exist, `badge` is a word such as "production"."""
 
-    def __init__(self, files: StaticFiles, paths: frozenset[str]) -> None:
-        self._files, self._paths = files, paths
+    def __init__(self, files: StaticFiles, paths: frozenset[str], badge: str = "") -> None:
+        self._files, self._paths, self._badge = files, paths, badge
         self._templates = environment()
 
     async def page(
@@ -85,13 +89,15 @@ class Rendering:
             "logout": logout,
             "nav": [one for one in ENTRIES if one.path in self._paths and view.sees(one.path)],
             "counts": {
-                "/queues": len(status.queues),
-                "/batches": len(status.batches),
-                "/workers": sum(len(one.live) for one in managers),
-                "/failures": sum(one.counts.get(State.FAILED, 0) for one in status.queues),
+                "/queues": number(sum(not is_reserved(one.name) for one in status.queues)),
+                "/batches": f"{len(status.batches)}{'+' * (len(status.batches) == MOST_BATCHES)}",
+                "/workers": number(sum(len(one.live) for one in managers)),
+                "/failures": number(sum(one.counts.get(State.FAILED, 0) for one in status.queues)),
             },
             "managers": len(managers),
             "hosts": len({one.host for one in managers}),
+            "environment": self._badge,
+            "engine": _ENGINES.get(view.store.name, view.store.name),
             "release": view.call.server.release,
         }
         return self._rendered(view, page.template, {**frame, **context})

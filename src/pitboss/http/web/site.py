@@ -18,9 +18,9 @@ from starlette.routing import BaseRoute
 
 from pitboss.http.answers import ApiError, of_fault, of_pitboss
 from pitboss.http.context import Call, Caller, Server
-from pitboss.http.gate import EVERYONE, PREFIX_KEY, UI, GateRules, Receive, Scope, Send
+from pitboss.http.gate import EVERYONE, PREFIX_KEY, UI, GateRules, Receive, Scope, Send, counted
 from pitboss.http.web import pages
-from pitboss.http.web.access import PAGES
+from pitboss.http.web.access import PAGES, VIEWER
 from pitboss.http.web.acts import OWN, PICK, Acts, Form
 from pitboss.http.web.door import Door, check_page
 from pitboss.http.web.live import Live
@@ -37,7 +37,8 @@ _LONGEST_FLASH, _MOST_FIELDS = 300, 2000
 _METHODS = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 _THEMES = ("light", "dark")
 _BRACES = re.compile(r"{(\w+)}")
-_TOLD = ("ok", "text", "why", "fix")
+_TOLD = ("ok", "text", "why", "fix", "undo")
+_NOTHING_TOLD = dict.fromkeys(_TOLD, "")
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "font-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'self'"
@@ -68,7 +69,7 @@ class Site:
         self._files = StaticFiles()
         self._places = _places()
         self._paths = frozenset(one.page.path for one in self._places)
-        self._rendering = Rendering(self._files, self._paths)
+        self._rendering = Rendering(self._files, self._paths, rules.environment)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive)
@@ -115,7 +116,8 @@ class Site:
                 check_page(view.call.caller, PAGES[page.path])
                 view.places = found.groupdict()
                 context = await page.read(view)
-                flash = _flash_of(request)
+                # A page that reads itself again leaves the message to the page that is opened.
+                flash = _NOTHING_TOLD if request.headers.get("hx-request") else _flash_of(request)
                 text = await self._rendering.page(view, page, context, flash, logout=not self._door.keyless)
                 answer = Response(text, media_type="text/html")
                 if flash["text"]:
@@ -145,6 +147,8 @@ class Site:
         return await self._act(request, path.removeprefix("/act"), form, caller)
 
     async def _act(self, request: Request, path: str, form: Form, caller: Caller) -> Response:
+        check_page(caller, VIEWER)
+        self._check_rate(caller)
         own = {name: value for name, value in form if name.startswith(OWN)}
         view = self._view(request, f"/act{path}", caller)
         if own.get("_confirm") and own.get("_sure") != "1":
@@ -156,7 +160,8 @@ class Site:
         method = own.get("_method", "POST").upper()
         if method not in _METHODS:
             raise ApiError(405, "Method not allowed", why=f"{method[:20]} is not one of {', '.join(sorted(_METHODS))}")
-        done = await self._acts.run(Call(self._server, caller), method, path, form)
+        call = Call(self._server, caller, by_hand=True)
+        done = await self._acts.run(call, method, path, form)
         self._readings.clear()
         shown = [name for name in own.get("_show", "").split(",") if name and done.data.get(name)]
         if done.ok and shown:
@@ -164,6 +169,8 @@ class Site:
             return Response(self._rendering.made(view, done.text, values), media_type="text/html")
         text = own.get("_done") or done.text if done.ok else done.text
         told = {"ok": done.ok, "text": text, "why": done.why, "fix": done.fix}
+        if done.ok and call.undo:
+            told["undo"] = view.act(f"/activity/{call.undo}/undo") if request.headers.get("hx-request") else call.undo
         go = _filled(own.get("_go", ""), done.data) if done.ok else ""
         if not request.headers.get("hx-request"):
             return self._flashed(self._back(request, _inside(view, go or own.get("_back"))), view, told)
@@ -171,11 +178,24 @@ class Site:
             return self._flashed(JSONResponse({**told, "go": _inside(view, go)}), view, told)
         return JSONResponse(told, status_code=done.code if not done.ok else 200)
 
+    def _check_rate(self, caller: Caller) -> None:
+        """Acts count as requests of the API do. Pages do not: they read themselves again."""
+        if self._rules.rate is None:
+            return
+        allowance = self._rules.rate.take(counted(caller, caller.address), self._server.clock.now())
+        if not allowance.granted:
+            raise ApiError(
+                429,
+                "Too many requests",
+                why=f"{allowance.limit} in {allowance.window} s are answered for one key ([http] rate_limit)",
+                fix=f"wait {allowance.reset} s",
+            )
+
     def _flashed(self, answer: Response, view: View, told: Mapping[str, Any]) -> Response:
         """The page that is shown next tells how the act ended."""
         kept = {name: text[:_LONGEST_FLASH] if isinstance(text, str) else text for name, text in told.items()}
         packed = base64.urlsafe_b64encode(json.dumps(kept, ensure_ascii=False).encode()).decode()
-        options: dict[str, Any] = {"path": f"{view.prefix}{UI}", "httponly": True, "samesite": "strict"}
+        options: dict[str, Any] = {"path": f"{view.prefix}{UI}", "httponly": True, "samesite": "lax"}
         answer.set_cookie(_FLASH, packed, max_age=_FLASH_SECONDS, **options)
         return answer
 
@@ -311,4 +331,4 @@ def _flash_of(request: Request) -> dict[str, str]:
         found = json.loads(base64.urlsafe_b64decode(request.cookies.get(_FLASH, "")))
         return {name: str(found.get(name) or "") for name in _TOLD}
     except (ValueError, AttributeError):
-        return dict.fromkeys(_TOLD, "")
+        return _NOTHING_TOLD

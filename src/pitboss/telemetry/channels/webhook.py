@@ -1,5 +1,5 @@
-"""Webhooks, and Slack's. A name is looked up once, its addresses are judged, and one of exactly these is connected: so
-neither a name nor a redirect can lead a message to a private address."""
+"""Webhooks, and Slack's. A name is looked up once, its addresses are judged, and exactly these are connected, one after
+the other: so neither a name nor a redirect can lead a message to a private address."""
 
 import asyncio
 import socket
@@ -31,7 +31,7 @@ async def post(channel: ChannelSpec, message: AlertMessage, now: Moment) -> None
     # Proxies of the environment would look names up again, by themselves.
     async with httpx.AsyncClient(trust_env=False, follow_redirects=False, timeout=channel.timeout / SECOND) as client:
         for _ in range(_MOST_REDIRECTS + 1):
-            status, location = await _ask(client, url, body, headers, allow_private=channel.allow_private)
+            status, location = await _ask(client, url, body, headers, channel)
             if status not in _REDIRECTS or not location:
                 break
             after = _url(location, url)
@@ -55,29 +55,44 @@ def _url(text: str, base: httpx.URL | None = None) -> httpx.URL:
 
 
 async def _ask(
-    client: httpx.AsyncClient, url: httpx.URL, body: bytes, headers: dict[str, str], *, allow_private: bool
+    client: httpx.AsyncClient, url: httpx.URL, body: bytes, headers: dict[str, str], channel: ChannelSpec
 ) -> tuple[int, str | None]:
-    """The status of the answer, and where it redirects to. The body of the answer is not read."""
+    """The status of the answer, and where it redirects to. The body of the answer is not read. What could not be
+    connected has got nothing: only then the next address is tried."""
     if url.scheme not in _PORTS or not url.host:
         raise SendError("it is no http or https address")
-    address = await _address(url, allow_private=allow_private)
-    port = url.port or _PORTS[url.scheme]
+    addresses = await _addresses(url, allow_private=channel.allow_private)
     shown = f"[{url.host}]" if ":" in url.host else url.host
     host = shown if url.port is None else f"{shown}:{url.port}"
-    target = url.copy_with(host=str(address), port=port)
-    # The certificate must be that of the name, not of the address.
-    about = {"sni_hostname": url.host}
-    try:
-        asked = client.stream("POST", target, content=body, headers={**headers, "Host": host}, extensions=about)
-        async with asked as answer:
-            return answer.status_code, answer.headers.get("location")
-    except httpx.TimeoutException as error:
-        raise TimeoutError from error
-    except httpx.HTTPError as error:
-        raise SendError(f"{url.host} cannot be reached: {type(error).__name__} {error}".rstrip()) from error
+    seconds, problem = channel.timeout / SECOND, SendError("")
+    for address in addresses:
+        asked = client.stream(
+            "POST",
+            url.copy_with(host=str(address), port=url.port or _PORTS[url.scheme]),
+            content=body,
+            headers={**headers, "Host": host},
+            # The certificate must be that of the name, not of the address.
+            extensions={"sni_hostname": url.host},
+            timeout=httpx.Timeout(seconds, connect=seconds / len(addresses)),
+        )
+        try:
+            async with asked as answer:
+                return answer.status_code, answer.headers.get("location")
+        except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+            problem = _unreachable(url, error)
+        except httpx.TimeoutException as error:
+            raise TimeoutError from error
+        except httpx.HTTPError as error:
+            raise _unreachable(url, error) from error
+    raise problem
 
 
-async def _address(url: httpx.URL, *, allow_private: bool) -> IPv4Address | IPv6Address:
+def _unreachable(url: httpx.URL, error: httpx.HTTPError) -> SendError:
+    return SendError(f"{url.host} cannot be reached: {type(error).__name__} {error}".rstrip())
+
+
+async def _addresses(url: httpx.URL, *, allow_private: bool) -> list[IPv4Address | IPv6Address]:
+    """Those that may be connected, at least one."""
     port = url.port or _PORTS[url.scheme]
     try:
         found = await asyncio.get_running_loop().getaddrinfo(url.host, port, type=socket.SOCK_STREAM)
@@ -86,13 +101,13 @@ async def _address(url: httpx.URL, *, allow_private: bool) -> IPv4Address | IPv6
     addresses = [ip_address(str(one[4][0]).partition("%")[0]) for one in found]
     if not addresses:
         raise SendError(f"the name {url.host} has no address")
-    private = [one for one in addresses if not is_public(one)]
-    if private and not allow_private:
+    allowed = [one for one in addresses if allow_private or is_public(one)]
+    if not allowed:
         raise SendError(
-            f"{url.host} leads to {private[0]}, which is not on the internet; "
+            f"{url.host} leads to {addresses[0]}, which is not on the internet; "
             "set allow_private = true in the channel if that is meant"
         )
-    return addresses[0]
+    return list(dict.fromkeys(allowed))
 
 
 def is_public(address: IPv4Address | IPv6Address) -> bool:

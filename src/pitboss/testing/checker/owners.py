@@ -16,7 +16,8 @@ _Process = tuple[str, str, int]
 
 
 def check_owners(seen: Evidence) -> Iterator[Violation]:
-    """No slot gets a task of a key while one runs under another slot whose session is alive.
+    """No slot gets a task of a key while one runs under another slot whose session is alive, or in another worker of
+    the same slot.
 
     The settings of the queues at the end count. With `steal` any slot may take tasks of a key whose slot is missing.
     """
@@ -97,15 +98,16 @@ def _processes(seen: Evidence) -> dict[int, _Process]:
     }
 
 
-def _owner(one: GivenClaim, processes: dict[int, _Process]) -> tuple[_Process | int, str | None]:
+def _owner(one: GivenClaim, processes: dict[int, _Process]) -> tuple[_Process | int, str | None, str]:
     session, slot = one.claim.token.session, one.slot
     name = None if slot.number is None else slot_name(slot.pool, slot.number)
-    return processes.get(session, session), name
+    return processes.get(session, session), name, slot.worker
 
 
 def _told(one: GivenClaim) -> str:
     slot = "a slot without a number" if one.slot.number is None else slot_name(one.slot.pool, one.slot.number)
-    return f"{one.claim.id} of {slot} (session {one.claim.token.session})"
+    worker = f"worker {one.slot.worker}, " if one.slot.worker else ""
+    return f"{one.claim.id} of {slot} ({worker}session {one.claim.token.session})"
 
 
 __all__ = ["check_owners"]

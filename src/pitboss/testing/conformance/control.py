@@ -105,7 +105,7 @@ class Retrying:
             before,
             state=State.PENDING,
             reason=None,
-            run_at=None,
+            run_at=bench.now,
             expires_at=None,
             started_at=None,
             finished_at=None,
@@ -117,6 +117,15 @@ class Retrying:
         assert (again.attempt, again.token.claim, again.expires_at) == (1, 2, None)
         await bench.complete(again)
         assert [(run.claim, run.outcome) for run in await bench.history(claim)] == [(1, "failed"), (2, "completed")]
+
+    async def test_a_retried_task_has_waited_since_then(self, bench: Bench) -> None:
+        claim = await bench.started(max_attempts=1)
+        await bench.report(claim, Failed(BROKEN))
+        bench.clock.advance(3600)
+        await bench.retry(claim.id)
+        bench.clock.advance(5)
+        found = await bench.store.find(parsed("wait:>4s wait:<6s"))
+        assert [task.id for task in found.tasks] == [claim.id]
 
     async def test_counters_start_from_zero(self, bench: Bench) -> None:
         await bench.add()
@@ -146,7 +155,7 @@ class Retrying:
         task = await bench.add(delay=60_000_000)
         await bench.cancel(task.id)
         assert await bench.retry(task.id) == Changed(changed=1)
-        await bench.became(task, state=State.PENDING, run_at=None)
+        await bench.became(task, state=State.PENDING, run_at=bench.now)
         assert (await bench.take()).id == task.id
 
     async def test_an_expired_task_runs_without_its_expiry(self, bench: Bench) -> None:

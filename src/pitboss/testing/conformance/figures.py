@@ -254,6 +254,16 @@ class KeepingSamples:
         assert await bench.store.samples(sample.at, sample.at + 1, span=MINUTE) == []
         assert await bench.store.samples(sample.at, sample.at + 1, span=RAW, limit=1) == [sample]
 
+    async def test_the_newest_samples_are_read_first_if_asked(self, bench: Bench) -> None:
+        earlier = [_sample(bench, 1), _sample(bench, 2)]
+        bench.clock.advance(10)
+        later = [_sample(bench, 1), _sample(bench, 2)]
+        await bench.store.add_samples([*earlier, *later])
+        newest = [*reversed(later), *reversed(earlier)]
+        for limit in (1, 3, 4, 9):
+            found = await bench.store.samples(0, FOREVER, span=RAW, limit=limit, newest=True)
+            assert found == newest[:limit]
+
     async def test_a_repeated_sample_changes_nothing(self, bench: Bench) -> None:
         sample = _sample(bench, 1)
         await bench.store.add_samples([sample])
@@ -306,11 +316,18 @@ class DueTimes:
         bench.clock.advance(12)
         assert (await bench.take()).due_at == due
 
-    async def test_it_is_not_known_for_a_task_that_ran_before(self, bench: Bench) -> None:
+    async def test_a_retried_task_was_due_when_it_was_retried(self, bench: Bench) -> None:
         claim = await bench.started()
         await bench.report(claim, Failed(BROKEN), ONCE)
         bench.clock.advance(60)
         await bench.retry(by(state="failed"))
+        due = bench.now
+        bench.clock.advance(7)
+        assert (await bench.take()).due_at == due
+
+    async def test_it_is_not_known_for_a_task_that_ran_before(self, bench: Bench) -> None:
+        claim = await bench.started()
+        await bench.report(claim, Released(started=True))
         assert (await bench.take()).due_at is None
 
     async def test_a_claim_that_is_given_again_says_the_same(self, bench: Bench) -> None:

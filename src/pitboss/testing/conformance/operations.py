@@ -293,6 +293,17 @@ class ChangingOperations:
         unpaced = await bench.store.change_operation(operation.id, OperationChange(rate=()))
         assert (await perform(bench, unpaced)).done == 8
 
+    async def test_a_portion_that_could_not_be_done_is_told_and_waits(self, bench: Bench) -> None:
+        await failed(bench, 3)
+        operation = await begin(bench, Verb.RETRY)
+        troubled = await bench.store.change_operation(operation.id, OperationChange(trouble="no"))
+        assert (troubled.status, troubled.why) == (OperationStatus.RUNNING, "no")
+        assert await bench.store.operations([operation.id]) == [troubled]
+        assert await portion(bench, troubled) == troubled
+        bench.clock.advance(10)
+        after = await portion(bench, troubled)
+        assert (after.done, after.why) == (3, None)
+
     async def test_begin_and_change_store_an_entry_in_the_audit_log(self, bench: Bench) -> None:
         entries = [AuditEntry(id=bench.ids(), who="ann", act=act) for act in ("retry", "cancel")]
         new = NewOperation(id=bench.ids(), verb=Verb.RETRY, wanted=EVERYTHING)

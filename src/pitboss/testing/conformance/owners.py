@@ -141,6 +141,27 @@ class WorkerSlots:
         assert _numbers(await seat(bench, 0, session=again)) == {0: 0}
         assert _numbers(await seat(bench, 0, session=too)) == {0: 1}
 
+    async def test_a_name_of_its_own_ends_when_no_slot_has_the_plain_one(self, bench: Bench) -> None:
+        """Otherwise a restart of the second manager would not find its numbers."""
+        first = await bench.session("job", pid=11, ttl=span("10s"))
+        second = await bench.session("job", pid=12, ttl=span("1h"))
+        await seat(bench, 0, session=first)
+        (slot,) = await seat(bench, 0, session=second)
+        await bench.end(first)
+        assert await seat(bench, 0, session=second) == [slot]
+        bench.clock.advance(10)
+        (slot,) = await seat(bench, 0, session=second)
+        assert (slot.node, slot.number) == (NODE, 1)
+
+    async def test_a_manager_with_a_name_of_its_own_keeps_its_numbers_in_its_next_session(self, bench: Bench) -> None:
+        first = await bench.session("job", pid=11, ttl=span("10s"))
+        await seat(bench, 0, session=first)
+        second, again = [await bench.session("job", pid=12, ttl=span("1h")) for _ in range(2)]
+        await seat(bench, 0, session=second)
+        bench.clock.advance(10)
+        (slot,) = await seat(bench, 0, session=again)
+        assert (slot.node, slot.number) == (NODE, 1)
+
     async def test_exact_numbers_are_those_of_the_places_in_whatever_order_managers_restart(self, bench: Bench) -> None:
         first, second = await bench.session("job"), await bench.session("job")
         for one, place in ((first, 0), (second, 1)):

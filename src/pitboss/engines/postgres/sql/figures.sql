@@ -148,3 +148,8 @@ SELECT (SELECT count(*) FROM found) = (SELECT count(*) FROM wanted)
 SELECT body FROM {schema}.samples
 WHERE span = %(span)s::bigint AND at >= %(since)s::bigint AND at < %(until)s::bigint
 ORDER BY at, session LIMIT %(limit)s::bigint
+
+-- name: sample_list_newest
+SELECT body FROM {schema}.samples
+WHERE span = %(span)s::bigint AND at >= %(since)s::bigint AND at < %(until)s::bigint
+ORDER BY at DESC, session DESC LIMIT %(limit)s::bigint

@@ -17,7 +17,7 @@ WITH found AS MATERIALIZED (
 ), moved AS (
     UPDATE {schema}.tasks AS t SET
         state = CASE WHEN held IS NULL THEN 'pending' ELSE 'held' END, reason = held, tried = NULL, rotations = 0,
-        run_at = NULL, expires_at = NULL, started_at = NULL, finished_at = NULL, result = NULL,
+        run_at = {now}, expires_at = NULL, started_at = NULL, finished_at = NULL, result = NULL,
         attempts = CASE WHEN %(keep)s::boolean THEN attempts ELSE 0 END,
         losses = CASE WHEN %(keep)s::boolean THEN losses ELSE 0 END,
         crashes = CASE WHEN %(keep)s::boolean THEN crashes ELSE 0 END,

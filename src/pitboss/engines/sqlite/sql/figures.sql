@@ -107,3 +107,10 @@ FROM pitboss_samples
 WHERE span = ? AND at >= ? AND at < ?
 ORDER BY at, session
 LIMIT ?
+
+-- name: sample_list_newest
+SELECT body
+FROM pitboss_samples
+WHERE span = ? AND at >= ? AND at < ?
+ORDER BY at DESC, session DESC
+LIMIT ?

@@ -31,7 +31,7 @@ UPDATE pitboss_tasks
 SET
     state = ?2,
     reason = ?3,
-    run_at = NULL,
+    run_at = ?6,
     expires_at = NULL,
     started_at = NULL,
     finished_at = NULL,

@@ -29,4 +29,4 @@ async def read(view: View) -> Context:
     }
 
 
-PAGES = (Page("/alerts", "Alerts", "alerts.html", read, ("happenings", "acts", "queues", "workers")),)
+PAGES = (Page("/alerts", "Alerts", "alerts.html", read, ("happenings", "acts", "queues", "workers", "store")),)

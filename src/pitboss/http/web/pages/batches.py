@@ -3,16 +3,21 @@
 from collections.abc import Sequence
 from typing import Any
 
-from pitboss.engines.capabilities import batches_of
+from pitboss.engines.capabilities import batches_of, capabilities
+from pitboss.http.web.charts import Chart, speed_chart
 from pitboss.http.web.pages import Context, Page
+from pitboss.http.web.pages.overview import failure_bars
+from pitboss.http.web.remedies import helps
 from pitboss.http.web.view import View
-from pitboss.model.batch import IN_SLOT, OVER, BatchStatus
+from pitboss.model.batch import IN_SLOT, OVER, Batch, BatchStatus
 from pitboss.model.errors import InvalidInput, NotFound
+from pitboss.model.figures import HOUR
 from pitboss.model.states import State
 from pitboss.operate.batches import BatchPage, BatchReading, list_batches, read_batch, read_line
+from pitboss.operate.figures import read_figures
 
 _ROWS, _MOST, _LINE, _GROUPS, _FAILURES = 50, 1000, 20, 5, 500
-_SECONDS = 2.0
+_SECONDS, _FIGURES_SECONDS = 2.0, 10.0
 # What may stand in the query.
 _STATUSES: dict[str, Sequence[BatchStatus]] = {
     "": (),
@@ -52,16 +57,41 @@ async def read_one(view: View) -> Context:
     )
     return {
         "one": reading,
+        "helps": helps(view, reading.why.helps[:2] if reading.why else ()),
         "batch": batch,
         "name": batch.name or batch.id[-12:],
         "states": [(state.value, batch.counts[state]) for state in State if batch.counts.get(state)],
         "groups": page.errors.groups[:_GROUPS],
+        "bars": await failure_bars(view, page.errors.groups[:_GROUPS], batch=batch.id),
+        "limits": await _limits(view, batch),
+        "chart": await _speed(view, batch),
         "group_count": len(page.errors.groups),
         "more_errors": page.errors.more,
         "line": line,
         "speed": reading.speed(view.now),
+        "likely": reading.likely(view.now),
         "ends": _ends(reading, view.now),
     }
+
+
+async def _limits(view: View, batch: Batch) -> list[tuple[str, str]]:
+    """The queues of a running batch that something limits, and what that is."""
+    if batch.status is not BatchStatus.RUNNING:
+        return []
+    forecasts = (await view.status()).forecasts
+    found = [(name, forecasts[name].pinch.said) for name in batch.queues if name in forecasts]
+    return [(name, said) for name, said in found if said]
+
+
+async def _speed(view: View, batch: Batch) -> Chart | None:
+    """What ended in its first queue in the last hour, other tasks too: the store keeps no figures by batch."""
+    if capabilities(view.store).figures is None or not batch.queues:
+        return None
+    queue = batch.queues[0]
+    found = await view.readings.get(
+        ("figures", queue, "1h"), lambda: read_figures(view.store, view.now, since=HOUR, queue=queue), _FIGURES_SECONDS
+    )
+    return speed_chart(found)
 
 
 async def _page(view: View, text: str) -> BatchPage:

@@ -9,6 +9,8 @@ from pitboss.operate.failures import FailureGroups, failure_groups, find_failure
 from pitboss.operate.operations import FEW
 
 _ROWS = 50
+# With a filter of other terms than cause and task, this many of the newest failures are read and grouped.
+_READ = 1000
 _SECONDS = 2.0
 
 
@@ -18,7 +20,9 @@ async def read(view: View) -> Context:
     fault, found = None, FailureGroups(())
     try:
         wanted = parsed(text)
-        found = await view.readings.get(("failures", text), lambda: failure_groups(view.store, wanted), _SECONDS)
+        found = await view.readings.get(
+            ("failures", text), lambda: failure_groups(view.store, wanted, most=_READ), _SECONDS
+        )
     except InvalidInput as error:
         fault = error
     groups = found.groups
@@ -28,6 +32,7 @@ async def read(view: View) -> Context:
         "groups": groups[start : start + _ROWS],
         "count": len(groups),
         "failed": sum(one.count for one in groups),
+        "back_to": found.back_to,
         "more": found.more or any(one.more for one in groups),
         "start": start,
         "next": start + _ROWS if len(groups) > start + _ROWS else None,

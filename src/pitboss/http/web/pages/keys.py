@@ -19,4 +19,4 @@ async def read(view: View) -> Context:
     return {"keys": keys, "open": sum(one.revoked_at is None for one in keys), "may_of": _MAY}
 
 
-PAGES = (Page("/keys", "Keys", "keys.html", read, ("acts",)),)
+PAGES = (Page("/keys", "Keys", "keys.html", read, ("acts", "store")),)

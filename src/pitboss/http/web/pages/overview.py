@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import partial
 from statistics import median
 from typing import Any, NamedTuple
 
@@ -11,25 +12,33 @@ from pitboss.http.web.pages import Context, Page
 from pitboss.http.web.remedies import remedies
 from pitboss.http.web.view import View
 from pitboss.model.access import Role
-from pitboss.model.filter import EVERYTHING
+from pitboss.model.duration import SECOND
+from pitboss.model.figures import MINUTE
+from pitboss.model.filter import EVERYTHING, by, written
 from pitboss.model.fleet import READY, ManagerView, live_managers
+from pitboss.model.queue import RESERVED, is_reserved
 from pitboss.model.queue_forecast import Trend
+from pitboss.model.schedule import Schedule
 from pitboss.model.snapshot import WorkerState
+from pitboss.model.states import State
 from pitboss.model.verdict import Health
 from pitboss.operate import queue_flows as flows_of
-from pitboss.operate.activity import ACT, activity_document, read_activity
-from pitboss.operate.failures import FailureGroups, failure_groups
+from pitboss.operate.activity import activity_document, read_activity
+from pitboss.operate.failures import FailureGroup, FailureGroups, failure_groups, failures_over_time
 from pitboss.operate.pulse import Pulse, read_pulse
 from pitboss.operate.queue_flows import QueueFlow, slots_of
 from pitboss.operate.resources import list_resource_pools
-from pitboss.operate.schedules import list_schedules
+from pitboss.operate.schedules import last_runs, read_named_schedules
 from pitboss.operate.status import Status
 from pitboss.operate.system import read_store_facts
+from pitboss.operate.undo import undo_offers
 
 _AWAY = ("cooling", "blacklisted")
 ORDER = ("ready", "busy", "resting", "cooling", "blacklisted", "disabled")
 _PULSE_SECONDS, _SECONDS = 5.0, 2.0
-_QUEUES, _POOLS, _BATCHES, _FAILURES, _SCHEDULES, _HAPPENINGS, _ODD = 8, 6, 6, 4, 3, 8, 5
+_QUEUES, _POOLS, _BATCHES, _FAILURES, _HAPPENINGS, _ODD, _RUNS = 8, 6, 6, 4, 8, 5, 12
+# The bars of failures: an hour in steps of three minutes.
+_STEP, _STEPS = 3 * MINUTE, 20
 # The last minutes are compared with the hour.
 _LATELY = 5
 _ODD_STATES = (WorkerState.CRASHED, WorkerState.RESTARTING, WorkerState.DRAINING)
@@ -56,7 +65,7 @@ async def read(view: View) -> Context:
         "remedies": remedies(view, verdict.actions),
         "also": [list(linked(view, status, line)) for line in verdict.also],
         "evidence": _evidence(status, flows, pulse),
-        "totals": _totals(flows, pulse, managers),
+        "totals": _totals(status, flows, pulse, managers),
         "pulse": pulse,
         "flows": flows[:_QUEUES],
         "queue_count": len(flows),
@@ -68,13 +77,14 @@ async def read(view: View) -> Context:
         "charts_of": await read_charts(view),
         "batches": status.batches[:_BATCHES],
         "groups": groups.groups[:_FAILURES],
+        "bars": await failure_bars(view, groups.groups[:_FAILURES]),
         "group_count": len(groups.groups),
-        "schedules": await _schedules(view),
+        "schedules": (coming := await _schedules(view, status)),
+        "runs": {one.schedule.name: await _runs(view, one.schedule) for one in coming},
         "wall": status.wall,
         "overdue": status.schedules.overdue if status.schedules else (),
         "log": [activity_document(one) | {"at_moment": one.at} for one in log],
-        "paused": {one.name for one in status.queues if one.paused},
-        "ACT": ACT,
+        "undo": undo_offers(log),
     }
 
 
@@ -87,18 +97,33 @@ async def read_shared_pulse(view: View) -> Pulse:
     return await view.readings.get("pulse", lambda: read_pulse(view.store, view.now), _PULSE_SECONDS)
 
 
+async def failure_bars(view: View, groups: Sequence[FailureGroup], **more: str) -> list[list[int]]:
+    """The failures of each group in the last hour, by time. `more` are further fields of the filter."""
+    found = []
+    for one in groups:
+        wanted = one.cause.also(task=one.handler, **more)
+        read = partial(failures_over_time, view.store, wanted, view.now, step=_STEP, steps=_STEPS)
+        found.append(
+            await view.readings.get(("failure bars", one.name, one.handler, *more.values()), read, _PULSE_SECONDS)
+        )
+    return found
+
+
 async def failures(view: View) -> FailureGroups:
     return await view.readings.get("failures", lambda: failure_groups(view.store, EVERYTHING), _SECONDS)
 
 
 def linked(view: View, status: Status, said: str) -> Iterator[tuple[str, str]]:
-    """A sentence in pieces, with addresses for the queues and worker pools that it names in quotes."""
-    queues = {one.name for one in status.queues}
+    """A sentence in pieces, with addresses for the queues and pools that it names in quotes."""
+    managers = live_managers(status.sessions, status.now)
+    places = {one.name: view.url(f"/resources/{one.name}") for one in status.resource_pools}
+    places |= {pool.name: view.url("/workers", pool=pool.name) for one in managers for pool in one.snapshot.pools}
+    places |= {
+        one.name: view.url("/tasks", q=written(by(queue=one.name, state=State.PENDING))) for one in status.queues
+    }
     for place, piece in enumerate(said.split('"')):
-        if place % 2 and piece in queues:
-            yield piece, view.url("/tasks", q=f"queue:{piece} state:pending")
-        elif place % 2 and view.exists("/workers"):
-            yield piece, view.url("/workers", pool=piece)
+        if place % 2 and piece in places:
+            yield piece, places[piece]
         elif piece:
             yield f'"{piece}"' if place % 2 else piece, ""
 
@@ -130,7 +155,9 @@ def _last_minutes(pulse: Pulse) -> tuple[Sequence[float | None], Sequence[float 
     return pulse.came[-_LATELY:], pulse.ended[-_LATELY:]
 
 
-def _totals(flows: Sequence[QueueFlow], pulse: Pulse, managers: Sequence[ManagerView]) -> dict[str, Any]:
+def _totals(
+    status: Status, flows: Sequence[QueueFlow], pulse: Pulse, managers: Sequence[ManagerView]
+) -> dict[str, Any]:
     workers = [worker for manager in managers for worker in manager.snapshot.workers]
     waits = [(one.forecast.waited, one.queue.name) for one in flows if one.forecast.waited]
     growing = [one.forecast for one in flows if one.forecast.trend is Trend.GROWS]
@@ -140,11 +167,13 @@ def _totals(flows: Sequence[QueueFlow], pulse: Pulse, managers: Sequence[Manager
     minutes = len(pulse.ended)
     return {
         "waiting": waiting,
+        "of_users": _of_users(status),
         "waiting_over_time": over_time,
         "usually_waiting": median(over_time) if over_time else None,
         "growth": sum(one.inflow - one.outflow for one in growing),
         "grows_since": min((one.since for one in growing if one.since is not None), default=None),
         "oldest": max(waits, default=None),
+        "due": any(one.queue.counts.get(State.PENDING) for one in flows),
         "running": running,
         "slots": slots_of(managers),
         "short_of": next((one.forecast.pinch.name for one in flows if _short(one)), ""),
@@ -157,6 +186,12 @@ def _totals(flows: Sequence[QueueFlow], pulse: Pulse, managers: Sequence[Manager
         "crashed": sum(one.state is WorkerState.CRASHED for one in workers),
         "restarting": sum(one.state is WorkerState.RESTARTING for one in workers),
     }
+
+
+def _of_users(status: Status) -> str:
+    """The end of a filter that leaves out what the numbers leave out: tasks of Pitboss itself, if there are any."""
+    own = any(is_reserved(one.name) and any(one.counts.values()) for one in status.queues)
+    return f" -queue:{RESERVED}*" if own else ""
 
 
 def _short(one: QueueFlow) -> bool:
@@ -222,10 +257,17 @@ async def resource_pools(view: View) -> list[dict[str, Any]]:
     return sorted(found, key=lambda one: one["usable"] - len(one["conditions"]))
 
 
-async def _schedules(view: View) -> Sequence[Any]:
-    found = await view.readings.get("schedules", lambda: list_schedules(view.store), _PULSE_SECONDS)
-    coming = [one for one in found if one.schedule.next_at is not None and not one.schedule.paused]
-    return sorted(coming, key=lambda one: one.schedule.next_at or 0)[:_SCHEDULES]
+async def _schedules(view: View, status: Status) -> Sequence[Any]:
+    first = status.schedules.first if status.schedules else ()
+    return await view.readings.get(("schedules", first), lambda: read_named_schedules(view.store, first), _SECONDS)
+
+
+async def _runs(view: View, schedule: Schedule) -> list[float]:
+    """How long its last runs took, in seconds, the oldest first."""
+    name = ("runs", schedule.name)
+    found = await view.readings.get(name, lambda: last_runs(view.store, schedule, _RUNS), _PULSE_SECONDS)
+    ended = [task for _, task in reversed(found) if task.started_at is not None and task.finished_at is not None]
+    return [(one.finished_at - one.started_at) / SECOND for one in ended]  # type: ignore[operator]
 
 
 TOPICS = ("queues", "workers", "batches", "resources", "schedules", "happenings", "wishes", "store")

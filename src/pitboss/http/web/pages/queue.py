@@ -7,13 +7,13 @@ from pitboss.http.web.pages import Context, Page
 from pitboss.http.web.view import View
 from pitboss.model.filter import by
 from pitboss.model.fleet import live_managers, worker_pools
-from pitboss.model.judgement import serves
 from pitboss.model.queue import LIMITS, Queue
 from pitboss.model.queue_forecast import spoken_clear
 from pitboss.model.states import State
+from pitboss.operate.queue_flows import serving_pools
 from pitboss.operate.queues import QueueReading, limit_readings, limit_text, partitioning_text, read_queue
 
-_FAILURES, _POOLS = 5, 50
+_FAILURES = 5
 _SAID = {
     "rate": ("Starts", "as in 20/min, or 2/s, 1000/h"),
     "capacity": ("Tasks that may wait", "a number"),
@@ -25,7 +25,7 @@ async def read(view: View) -> Context:
     name = view.places["name"]
     found: QueueReading = await view.readings.get(("queue", name), lambda: read_queue(view.store, name, view.now))
     status, queue = await view.status(), found.queue
-    pools = [one for one in worker_pools(live_managers(status.sessions, status.now)) if serves(one, name)]
+    pools = serving_pools(worker_pools(live_managers(status.sessions, status.now)), name)
     failed = await view.store.find(by(queue=name, state=State.FAILED), limit=_FAILURES)
     return {
         "name": name,
@@ -33,16 +33,8 @@ async def read(view: View) -> Context:
         "forecast": found.forecast,
         "clears": spoken_clear(found.forecast),
         "states": [(state.value, queue.counts.get(state, 0)) for state in State],
-        "pools": [
-            {
-                "name": one.pool.name,
-                "host": one.manager.host,
-                "workers": len(one.live),
-                "seats": one.pool.concurrency * len(one.live),
-            }
-            for one in pools[:_POOLS]
-        ],
-        "slots": sum(one.pool.concurrency * len(one.live) for one in pools),
+        "pools": pools,
+        "slots": sum(one.slots for one in pools),
         "handlers": [one for one in await view.store.handlers() if one.queue == name],
         "failed": failed.tasks,
         "limits": _limits(queue),

@@ -17,6 +17,8 @@ from pitboss.operate.documents import resource_pool_document
 from pitboss.operate.resources import ResourcePoolReading, limits_text, read_member, read_resource_pool
 
 _SECONDS = 2.0
+# Of a larger pool, this number of members of each condition is shown first.
+_SAMPLE, _SAMPLE_ABOVE = 3, 15
 _STEP, _STEPS = 5 * MINUTE, 12
 # The areas of the chart, from below: conditions and the look of their area.
 _AREAS = (
@@ -60,7 +62,12 @@ async def one_pool(view: View) -> Context:
         one for one in members if condition in ("", one.condition) and _named(one.member.name, one.member.labels, text)
     ]
     figures = await pool_figures(view, name)
+    sample = len(members) > _SAMPLE_ABOVE and not (condition or text or "page" in view.query or "all" in view.query)
+    if sample:
+        chosen = [one for kind in order for one in [m for m in members if m.condition == kind][:_SAMPLE]]
+        chosen += [one for one in members if one.condition not in order][:_SAMPLE]
     return {
+        "sample": sample,
         "title": name,
         "pool": reading,
         "others": [(one.name, one.members) for one in status.resource_pools],

@@ -18,4 +18,4 @@ async def read(view: View) -> Context:
     }
 
 
-PAGES = (Page("/sources", "Sources", "sources.html", read, ("workers", "queues")),)
+PAGES = (Page("/sources", "Sources", "sources.html", read, ("workers", "queues", "store")),)

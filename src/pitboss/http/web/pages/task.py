@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -10,8 +11,11 @@ import msgspec
 
 from pitboss.engines.capabilities import capabilities
 from pitboss.http.web.pages import Context, Page
+from pitboss.http.web.pages.workers import read_shared_stack
+from pitboss.http.web.remedies import helps
 from pitboss.http.web.view import View
-from pitboss.model.errors import InvalidInput, NotFound, PitbossError
+from pitboss.model.duration import SECOND, Moment
+from pitboss.model.errors import InvalidInput, NotFound
 from pitboss.model.fleet import manager_view
 from pitboss.model.session import Session
 from pitboss.model.states import State
@@ -19,7 +23,6 @@ from pitboss.model.task import Attempt, Task
 from pitboss.model.waiting import spoken_place, spoken_start
 from pitboss.operate.documents import stack_document
 from pitboss.operate.origin import origin_lines
-from pitboss.operate.stacks import StackReading, read_stack
 from pitboss.operate.task_life import life, read_relatives, worker_of
 from pitboss.operate.tasks import TaskPage, read_task
 from pitboss.telemetry.logs.lines import as_text
@@ -43,6 +46,8 @@ async def read(view: View) -> Context:
         "title": task.handler,
         "t": task,
         "why": page.why,
+        "helps": helps(view, page.why.helps),
+        "limit": task.timeout or view.call.server.types.policy(task.handler).timeout,
         "waits": task.state.waiting,
         "place": spoken_place(page.why),
         "starts": spoken_start(page.why) if page.why.gates else "",
@@ -60,7 +65,7 @@ async def read(view: View) -> Context:
 
 async def _found(view: View) -> TaskPage:
     try:
-        return await read_task(view.store, view.places["task"], view.now)
+        return await read_task(view.store, view.places["task"], view.now, pages=1)
     except InvalidInput as error:
         raise NotFound(error.what, why=error.why, fix=error.fix) from error
 
@@ -84,21 +89,13 @@ async def _again(view: View, task: Task) -> dict[str, Any] | None:
 
 
 async def _stack(view: View, task: Task) -> dict[str, Any] | None:
-    """Where it is, if that was asked for: the manager is asked at most once in five seconds."""
+    """Where it is, if that was asked for."""
     asked = "stack" in view.query and task.state is State.RUNNING
     if not asked or not view.may("GET", f"/tasks/{task.id}/stack"):
         return None
-    store, make_id, by = view.store, view.call.server.make_id, view.call.by
-
-    async def ask() -> StackReading | PitbossError:
-        try:
-            return await read_stack(store, task.id, make_id, by=by)
-        except PitbossError as error:
-            return error
-
-    found = await view.readings.get(("stack", task.id), ask, _SECONDS)
-    if isinstance(found, PitbossError):
-        return {"fault": found}
+    found, fault = await read_shared_stack(view, task.id)
+    if found is None:
+        return {"fault": fault}
     return {"fault": None, **stack_document(found), "moment": found.stack.at}
 
 
@@ -106,21 +103,36 @@ async def _logs(view: View, task: Task, attempts: Sequence[Attempt], sessions: S
     """The last lines that this host has. Logs stay on the host of their manager; others are only named."""
     ran = {one.session for one in attempts} | {task.session}
     managers = [manager_view(one) for one in sessions if one.info.kind == "manager"]
-    here = view.call.server.host
-    folders = {one.snapshot.logs for one in managers if one.host == here and one.snapshot.logs}
-    elsewhere = sorted({one.host for one in managers if one.number in ran and one.host != here})
+    server = view.call.server
+    folders = {one.snapshot.logs for one in managers if server.is_here(one.session.info) and one.snapshot.logs}
+    elsewhere = sorted({one.host for one in managers if one.number in ran and not server.is_here(one.session.info)})
     workers = {one.worker or "" for one in attempts} | {task.worker or "", "manager"}
     lines: list[Entry] = []
     if task.started_at is not None or attempts:
-        wall = task.created_at + view.call.server.clock.wall() - view.now
+        wall = task.created_at + server.clock.wall() - view.now
         for folder in sorted(folders):
             lines += await view.readings.get(
                 ("logs", folder, task.id),
                 partial(asyncio.to_thread, task_lines, Path(folder), task.id, wall, workers, most=_LINES),
                 _SECONDS,
             )
-    told = [{"level": one.fields.get("level"), "text": as_text(one.fields, one.time[11:23], width=0)} for one in lines]
-    return {"lines": told, "elsewhere": elsewhere, "here": here, "known": bool(folders)}
+    told = [
+        {
+            "level": one.fields.get("level"),
+            "at": _moment(one.time),
+            "text": as_text(one.fields, "", width=0).strip(),
+        }
+        for one in lines
+    ]
+    return {"lines": told, "elsewhere": elsewhere, "here": server.host, "known": bool(folders)}
+
+
+def _moment(text: str) -> Moment | None:
+    """The time of a line; None if it is none."""
+    try:
+        return round(datetime.fromisoformat(text).timestamp() * SECOND)
+    except ValueError:
+        return None
 
 
 PAGES = (Page("/tasks/{task}", "Task", "task.html", read, ("queues", "workers", "store")),)

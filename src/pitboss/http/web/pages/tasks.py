@@ -10,6 +10,7 @@ from pitboss.model.filter import Filter, parsed
 from pitboss.model.operation import Operation, OperationStatus, Verb
 from pitboss.model.states import State
 from pitboss.operate.tasks import states_of
+from pitboss.operate.views import list_views
 
 _ROWS = 50
 _ORDER = (
@@ -44,6 +45,7 @@ async def read(view: View) -> Context:
         "counts_by_state": {state: sum(one.counts.get(state, 0) for one in status.queues) for state in _ORDER},
         "order": _ORDER,
         "views": _VIEWS,
+        "saved": await list_views(view.store, view.call.caller.name),
         "tries": _TRIES,
         "operations": await running_operations(view),
         "first": after is None,
@@ -89,4 +91,4 @@ def _without_state(text: str) -> str:
     return " ".join(word for word in text.split() if not word.startswith("state:"))
 
 
-PAGES = (Page("/tasks", "Tasks", "tasks.html", read, ("queues", "operations", "store")),)
+PAGES = (Page("/tasks", "Tasks", "tasks.html", read, ("queues", "operations", "wishes", "store")),)

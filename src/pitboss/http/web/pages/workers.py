@@ -27,7 +27,7 @@ ROWS = 50
 _REMOTE = 50
 _LINES = 60
 _LEARNED = 12
-_SIZES_SECONDS, _FIGURES_SECONDS, _REMOTE_SECONDS, _STACK_SECONDS = 30.0, 5.0, 2.0, 1.0
+_SIZES_SECONDS, _FIGURES_SECONDS, _REMOTE_SECONDS, _STACK_SECONDS = 30.0, 5.0, 2.0, 5.0
 # The areas of the chart, from below: the state of a worker and the look of its area.
 _AREAS = (
     ("processing", "f-run a1"),
@@ -198,14 +198,20 @@ async def _stack(view: View, task: str, worker: WorkerFigures) -> tuple[StackRea
     """Asked of the manager, as GET /tasks/{id}/stack does. Who may not use that route gets nothing."""
     if not view.may("GET", "/tasks/1/stack") or task not in [one.id for one in worker.tasks]:
         return None, NotFound("this worker does not run that task", why="it has ended meanwhile", fix="reload the page")
+    return await read_shared_stack(view, task)
+
+
+async def read_shared_stack(view: View, task: str) -> tuple[StackReading | None, PitbossError | None]:
+    """Where the task is, or why its manager does not say: it is asked at most once in a few seconds, by all pages."""
     call = view.call
-    try:
-        read = view.readings.get(
-            ("stack", task), lambda: read_stack(call.store, task, call.server.make_id, by=call.by), _STACK_SECONDS
-        )
-        return await read, None
-    except PitbossError as error:
-        return None, error
+
+    async def ask() -> tuple[StackReading | None, PitbossError | None]:
+        try:
+            return await read_stack(call.store, task, call.server.make_id, by=call.by), None
+        except PitbossError as error:
+            return None, error
+
+    return await view.readings.get(("stack", task), ask, _STACK_SECONDS)
 
 
 async def _log(view: View, session: Session, folder: str, worker: str) -> dict[str, Any]:

@@ -3,39 +3,41 @@ import { refresh, start, toggle } from "./live.js";
 import { openPalette } from "./palette.js";
 
 const $ = (selector, root = document) => root.querySelector(selector);
-const $$ = (selector, root = document) => [...root.querySelectorAll(selector)];
+const $$ = (selector) => [...document.querySelectorAll(selector)];
+const picks = () => $$("[name=_pick]:checked");
 
 // Times are in UTC in the page; here they become those of the viewer, with UTC in the tooltip.
-export function times(root = document) {
-  for (const one of $$("time[data-t]", root)) {
-    const at = new Date(one.dateTime);
-    if (one.dataset.t === "clock") one.textContent = at.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", hour12: false });
-    if (one.dataset.t === "date") {
-      const today = at.toDateString() === new Date().toDateString();
-      const day = today ? {} : { month: "short", day: "numeric" };
-      one.textContent = at.toLocaleString([], { ...day, hour12: false, hour: "2-digit", minute: "2-digit", second: today ? "2-digit" : undefined });
-    }
+function times() {
+  for (const one of $$("time[data-t]")) {
+    const at = new Date(one.dateTime), today = at.toDateString() === new Date().toDateString(), kind = one.dataset.t;
+    const how = { hour: "2-digit", minute: "2-digit", hour12: false };
+    if (kind === "date") Object.assign(how, today ? { second: "2-digit" } : { month: "short", day: "numeric" });
+    if (kind === "clock" || kind === "date") one.textContent = at.toLocaleString([], how);
     one.title = `${at.toLocaleString()}\n${at.toISOString().slice(0, 19).replace("T", " ")} UTC`;
   }
 }
 
-export function toast(told) {
-  const box = document.createElement("div");
-  box.className = `toast ${told.ok ? "is-ok" : "is-bad"}`;
-  const words = document.createElement("div");
-  const head = document.createElement("b");
-  head.textContent = told.text;
-  words.append(head);
-  for (const more of [told.why, told.fix]) {
-    if (!more) continue;
-    const line = document.createElement("span");
-    line.className = "sub";
-    line.textContent = more;
-    words.append(line);
-  }
+function part(tag, name, text = "") {
+  const made = document.createElement(tag);
+  made.className = name;
+  made.textContent = text;
+  return made;
+}
+
+const fade = (box) => setTimeout(() => box.remove(), box.matches(".is-ok:not(:has(form))") ? 5000 : 15000);
+
+function toast(told) {
+  const box = part("div", `toast ${told.ok ? "is-ok" : "is-bad"}`), words = part("div");
+  words.append(part("b", "", told.text), ...[told.why, told.fix].filter(Boolean).map((line) => part("span", "sub", line)));
   box.append(words);
+  if (told.undo) {
+    const form = $("#undo").content.firstChild.cloneNode(true);
+    form.action = told.undo;
+    form.onsubmit = () => box.remove();
+    box.append(form);
+  }
   $("#toasts").append(box);
-  setTimeout(() => box.remove(), told.ok ? 5000 : 15000);
+  fade(box);
 }
 
 function confirmed(question) {
@@ -47,14 +49,12 @@ function confirmed(question) {
 }
 
 async function act(form, button) {
-  const data = new FormData(form, button);
-  const question = data.get("_confirm");
+  const data = new FormData(form, button), question = data.get("_confirm"), bulk = form.id === "picked";
   if (question) {
-    const picked = $$("[name=_pick]:checked").length;
-    if (!(await confirmed(form.id === "picked" ? `${question} (${picked} selected)` : question))) return;
+    if (!(await confirmed(bulk ? `${question} (${picks().length} selected)` : question))) return;
     data.set("_sure", "1");
   }
-  const address = button?.formAction && button.hasAttribute("formaction") ? button.formAction : form.action;
+  const address = button?.hasAttribute("formaction") ? button.formAction : form.action;
   if (button) button.disabled = true;
   try {
     const answer = await fetch(address, { method: "POST", body: new URLSearchParams(data), headers: { "HX-Request": "true" } });
@@ -64,8 +64,8 @@ async function act(form, button) {
     toast(told);
     if (!told.ok) return;
     $(":popover-open")?.hidePopover();
-    if (form.id === "picked") for (const one of $$("[name=_pick]:checked")) one.checked = false;
-    document.activeElement?.closest("form[data-act]") && document.activeElement.blur();
+    if (bulk) for (const one of picks()) one.checked = false;
+    if (form.contains(document.activeElement)) document.activeElement.blur();
     await refresh(true);
   } catch {
     toast({ ok: false, text: "The server did not answer", fix: "try again" });
@@ -84,11 +84,10 @@ document.addEventListener("submit", (event) => {
 
 // Rows: selection, and a mark that j and k move.
 function counts() {
-  const picked = $$("[name=_pick]:checked").length;
+  const picked = picks().length, all = $("[data-pick-all]");
   for (const one of $$("[data-picked]")) one.textContent = `${picked} selected`;
   for (const one of $$("[name=_pick]")) one.closest("tr").classList.toggle("is-picked", one.checked);
-  const all = $("[data-pick-all]");
-  if (all) all.classList.toggle("is-some", picked > 0 && !all.checked);
+  all?.classList.toggle("is-some", picked > 0 && !all.checked);
 }
 document.addEventListener("change", (event) => {
   if (event.target.matches("[data-pick-all]")) for (const one of $$("[name=_pick]")) one.checked = event.target.checked;
@@ -97,19 +96,18 @@ document.addEventListener("change", (event) => {
 document.addEventListener("reset", () => setTimeout(counts));
 
 let here = "";
-function move(step) {
-  const rows = $$("[data-rows] tbody tr");
-  if (!rows.length) return;
-  const place = rows.findIndex((one) => one.id === here);
-  const row = rows[Math.max(0, Math.min(rows.length - 1, place < 0 ? 0 : place + step))];
-  here = row.id;
-  mark();
-  row.scrollIntoView({ block: "nearest" });
-}
 const row = () => here && document.getElementById(here);
 function mark() {
-  for (const one of $$("tr.is-here")) one.classList.remove("is-here");
-  row() && row().classList.add("is-here");
+  $(".is-here")?.classList.remove("is-here");
+  row()?.classList?.add("is-here");
+}
+function move(step) {
+  const rows = $$("[data-rows] tbody tr"), place = rows.findIndex((one) => one.id === here);
+  const next = rows[Math.max(0, Math.min(rows.length - 1, place < 0 ? 0 : place + step))];
+  if (!next) return;
+  here = next.id;
+  mark();
+  next.scrollIntoView({ block: "nearest" });
 }
 
 const single = {
@@ -120,33 +118,34 @@ const single = {
   x: () => row() && $("[name=_pick]", row())?.click(),
   Enter: () => row() && $(".name", row())?.click(),
   p: toggle,
-  R: () => $$("[name=_pick]:checked").length && $("#bulk-retry")?.click(),
-  C: () => $$("[name=_pick]:checked").length && $("#bulk-cancel")?.click(),
+  R: () => picks().length && $("#bulk-retry")?.click(),
+  C: () => picks().length && $("#bulk-cancel")?.click(),
 };
 let going = 0;
 document.addEventListener("keydown", (event) => {
-  if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "k") {
+  const { key, target } = event, chord = event.ctrlKey || event.metaKey;
+  if (chord && key.toLowerCase() === "k") {
     event.preventDefault();
     return openPalette();
   }
-  const field = event.target.matches("input:not([type=checkbox]), textarea, select, [contenteditable]");
-  if (field && event.key === "Escape") event.target.blur();
-  if (field || event.ctrlKey || event.metaKey || event.altKey || $("dialog[open]")) return;
-  if (event.key === "Enter" && event.target !== document.body) return;
-  if (going > Date.now()) {
-    going = 0;
-    const link = $$(".side [data-key]").find((one) => one.dataset.key === event.key);
-    if (link) return location.assign(link.href);
-  }
-  if (event.key === "g") return void (going = Date.now() + 1500);
-  const done = single[event.key];
-  if (!done || event.target.matches("summary") && event.key === "Enter") return;
+  const field = target.matches("input:not([type=checkbox]), textarea, select, [contenteditable]");
+  if (field && key === "Escape") target.blur();
+  if (field || chord || event.altKey || $("dialog[open]") || (key === "Enter" && target !== document.body)) return;
+  const link = going > Date.now() && $(`.side [data-key="${CSS.escape(key)}"]`);
+  going = key === "g" ? Date.now() + 1500 : 0;
+  if (link) return location.assign(link.href);
+  const done = single[key];
+  if (!done) return;
   event.preventDefault();
   done();
 });
 
-document.addEventListener("htmx:after:swap", () => { times(); mark(); counts(); });
-document.addEventListener("pitboss:refreshed", () => { times(); mark(); counts(); });
-times();
-counts();
+function arrange() {
+  times();
+  mark();
+  counts();
+}
+document.addEventListener("pitboss:refreshed", arrange);
+arrange();
+$$(".toast").forEach(fade);
 start();

@@ -1,132 +1,121 @@
-// Updates: one stream for all tabs of this browser. The tab that holds a lock listens; it tells the others.
-const base = document.documentElement.dataset.base;
-const main = () => document.getElementById("main");
-const topics = () => new Set((main().dataset.topics || "").split(" ").filter(Boolean));
-const AT_MOST_EVERY = 2000, POLL = 10000, LOST_AFTER = 25000;
+// Updates: one stream for all tabs of this browser. One visible tab leads: it listens, and tells the others.
+const base = document.documentElement.dataset.base, key = `pitboss ${base}`, me = `${Math.random()}`;
+const main = document.getElementById("main"), sign = document.getElementById("live"), button = document.getElementById("pause");
+const AT_MOST_EVERY = 2000, POLL = 10000, LOST_AFTER = 25000, LEADS = 3000;
 
-let paused = false, dirty = false, fetching = false, fetched = 0, heard = Date.now(), timer = 0, polling = 0, working = true;
+// `live`: a stream tells what changed. `dirty`: something did since the page was read.
+let live = true, paused = false, dirty = false, fetching = false, failed = false, fetched = Date.now(), heard = fetched;
+let channel, source, opens = 0, pause = 1000;
+
+const picked = () => main.querySelector("[name=_pick]:checked");
 
 function show() {
-  const sign = document.getElementById("live"), button = document.getElementById("pause");
-  sign.hidden = button.hidden = false;
-  const age = Math.round((Date.now() - fetched) / 1000);
-  const stale = paused || !working;
-  const words = paused ? "Paused" : working ? "Live" : `updated ${age} s ago`;
-  sign.classList.toggle("is-stale", stale);
-  if (sign.firstElementChild.textContent !== words) sign.firstElementChild.textContent = words;
-  button.setAttribute("aria-pressed", String(paused));
+  const words = paused || picked() ? "Paused" : failed ? `updated ${Math.round((Date.now() - fetched) / 1000)} s ago` : live ? "Live" : "every 10 s";
+  sign.classList.toggle("is-stale", words !== "Live");
+  if (sign.textContent !== words) sign.firstElementChild.textContent = words;
+  button.setAttribute("aria-pressed", paused);
 }
 
 export function toggle() {
   paused = !paused;
   show();
-  if (!paused) refresh(true);
+  refresh();
 }
 
-// A person who is reading a dialog, or writing, is not disturbed.
-function busy() {
-  const active = document.activeElement;
-  const writing = active && main().contains(active) && active.matches("input:not([type=checkbox]), textarea, select");
-  return writing || document.querySelector("dialog[open], [popover]:popover-open") !== null;
-}
+// Not while rows are selected: an act is for those that were ticked. A person who writes, or reads a dialog, is not disturbed, but
+// the person's own act shows at once.
+const busy = (now) => picked() || (!now && (paused || document.hidden || document.querySelector("#main :is(input:not([type=checkbox]), textarea, select):focus, dialog[open], :popover-open")));
 
-export async function refresh(now = false) {
-  if (!now && (paused || document.hidden || busy())) return void (dirty = true);
-  if (fetching) return void (dirty = true);
-  const wait = fetched + AT_MOST_EVERY - Date.now();
-  if (!now && wait > 0) {
-    timer ||= setTimeout(() => { timer = 0; refresh(); }, wait);
-    return;
-  }
+export async function refresh(now) {
+  dirty = true;
+  if (busy(now) || fetching || (!now && Date.now() - fetched < AT_MOST_EVERY)) return;
   fetching = true;
   dirty = false;
   try {
-    const answer = await fetch(location.href, { headers: { "HX-Request": "true" }, cache: "no-store" });
+    const answer = await fetch(location.href, { headers: { "HX-Request": "true" }, cache: "no-store", signal: AbortSignal.timeout(30000) });
     if (answer.status === 401) return location.reload();
-    if (!answer.ok) throw new Error(answer.status);
+    if (!answer.ok) throw answer;
     const fresh = new DOMParser().parseFromString(await answer.text(), "text/html").getElementById("main");
-    if (fresh && (now || !busy())) {
+    if (busy(now)) dirty = true;
+    else {
       for (const one of fresh.querySelectorAll("details[id]")) one.open = document.getElementById(one.id)?.open ?? one.open;
-      await window.htmx.swap({ sourceElement: main(), target: main(), text: fresh.innerHTML, swap: "innerMorph" });
+      await htmx.swap({ sourceElement: main, target: main, text: fresh.innerHTML, swap: "innerMorph" });
       document.dispatchEvent(new Event("pitboss:refreshed"));
     }
-    working = true;
+    failed = false;
     fetched = Date.now();
   } catch {
-    working = false;
-    dirty = true;
-  } finally {
-    fetching = false;
-    show();
+    failed = dirty = true;
   }
+  fetching = false;
+  show();
 }
 
+// The names of topics that changed; none if the stream is lost.
 function changed(names) {
   heard = Date.now();
-  const mine = topics();
-  if (names.some((one) => mine.has(one))) refresh();
+  live = names.length > 0;
+  if (!live || names.some((one) => main.dataset.topics.split(" ").includes(one))) refresh();
 }
 
-const channel = "BroadcastChannel" in window ? new BroadcastChannel(`pitboss ${base}`) : null;
+function tell(names) {
+  changed(names);
+  channel.postMessage(names);
+}
 
-// Listens until the page goes or is hidden. A stream that ended is opened again, later each time.
-function lead() {
-  return document.hidden ? null : new Promise((done) => {
-    let pause = 1000, source = null, again = 0;
-    const tell = (names) => { changed(names); channel?.postMessage(names); };
-    const open = () => {
-      source = new EventSource(`${base}/live`);
-      source.addEventListener("open", () => { pause = 1000; heard = Date.now(); if (!working) tell([...topics(), "store"]); });
-      source.addEventListener("changed", (event) => tell(event.data.split(" ")));
-      source.onerror = () => {
-        source.close();
-        working = false;
-        show();
-        again = setTimeout(open, pause);
-        pause = Math.min(pause * 2, 30000);
-      };
-    };
-    const close = () => {
-      if (!document.hidden) return;
-      document.removeEventListener("visibilitychange", close);
-      clearTimeout(again);
-      source.close();
-      done();
-    };
-    open();
-    document.addEventListener("visibilitychange", close);
-    window.addEventListener("pagehide", () => source.close());
+function close() {
+  source?.close();
+  source = null;
+}
+
+function leave() {
+  close();
+  if (localStorage[key]?.startsWith(me)) localStorage.removeItem(key);
+}
+
+// The tab that wrote last leads, and goes on writing. It listens when it finds that no other one wrote after it.
+function elect() {
+  const now = Date.now(), [who, at] = (localStorage[key] || "").split(" ");
+  if (who !== me && now - at < LEADS) return close();
+  localStorage[key] = `${me} ${now}`;
+  if (who !== me || source || now < opens) return;
+  source = new EventSource(`${base}/live`);
+  source.addEventListener("changed", (event) => {
+    pause = 1000;
+    tell(event.data.split(" "));
   });
+  source.onerror = () => {
+    close();
+    opens = Date.now() + pause;
+    pause = Math.min(pause * 2, 30000);
+    tell([]);
+  };
 }
 
-let asking = false;
-async function ask() {
-  if (asking || document.hidden) return;
-  asking = true;
-  await navigator.locks.request(`pitboss ${base}`, lead);
-  asking = false;
-  ask();
-}
-
-function poll() {
-  polling ||= setInterval(() => refresh(), POLL);
+function tick() {
+  if (document.hidden) return;
+  if (channel) elect();
+  // Also now and then while it is silent: the stream may be full, or its leader asleep.
+  if (dirty || Date.now() - Math.max(live && heard, fetched) > (live ? LOST_AFTER : POLL)) refresh();
+  show();
 }
 
 export function start() {
-  fetched = Date.now();
-  document.getElementById("pause").addEventListener("click", toggle);
-  document.addEventListener("visibilitychange", () => document.hidden || !dirty || refresh());
-  if (topics().size === 0) return;
-  if (navigator.locks && channel) {
+  if (!main.dataset.topics) return;
+  sign.hidden = button.hidden = false;
+  button.addEventListener("click", toggle);
+  try {
+    // Where a browser keeps nothing for sites, each tab looks for itself.
+    localStorage.getItem(key);
+    channel = new BroadcastChannel(key);
     channel.onmessage = (event) => changed(event.data);
-    document.addEventListener("visibilitychange", ask);
-    ask();
-  } else poll();
-  setInterval(() => {
-    if (dirty && !paused && !document.hidden && !fetching && Date.now() - fetched > AT_MOST_EVERY) refresh();
-    // Who hears nothing for long looks for itself: the stream may be full, or its leader asleep.
-    if (!document.hidden && Date.now() - Math.max(heard, fetched) > LOST_AFTER) refresh();
-    show();
-  }, 1000);
-  show();
+    addEventListener("storage", (event) => event.key === key && !event.newValue && setTimeout(tick, 300 * Math.random()));
+    addEventListener("pagehide", leave);
+    document.addEventListener("visibilitychange", () => (document.hidden ? leave() : tick()));
+  } catch {
+    live = false;
+  }
+  setInterval(tick, 1000);
+  tick();
+  setTimeout(tick, 100);
 }

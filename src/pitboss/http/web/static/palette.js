@@ -4,9 +4,9 @@ const dialog = document.getElementById("palette"), field = document.getElementBy
 let places = [], shown = [], at = 0;
 
 function draw() {
-  const words = field.value.toLowerCase().split(" ").filter(Boolean);
+  const text = field.value.trim(), words = text.toLowerCase().split(/\s+/);
   shown = places.filter((one) => words.every((word) => `${one.kind} ${one.name}`.toLowerCase().includes(word))).slice(0, 50);
-  if (field.value.trim()) shown.push({ kind: "filter", name: field.value.trim(), go: `${base}/tasks?q=${encodeURIComponent(field.value.trim())}` });
+  if (text) shown.push({ kind: "filter", name: text, go: `${base}/tasks?q=${encodeURIComponent(text)}` });
   at = Math.max(0, Math.min(at, shown.length - 1));
   list.replaceChildren(...shown.map((one, place) => {
     const item = document.createElement("li"), kind = document.createElement("span");
