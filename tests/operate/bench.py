@@ -8,7 +8,7 @@ import msgspec
 from pitboss.client.client import Client
 from pitboss.engines.memory import MemoryEngine
 from pitboss.manager.happening_log import HappeningLog
-from pitboss.model.duration import SECOND
+from pitboss.model.duration import SECOND, Moment
 from pitboss.model.facts import WorkerCrashed
 from pitboss.model.ids import IdMaker
 from pitboss.model.outcome import Completed, Failed, decide
@@ -18,7 +18,7 @@ from pitboss.model.session import ClaimRequest, SessionInfo, Slot
 from pitboss.model.settlement import Settlement
 from pitboss.model.snapshot import Snapshot
 from pitboss.model.task import NewTask, TaskError
-from pitboss.testing.clock import FakeClock
+from pitboss.testing.clock import START, FakeClock
 
 GREET = HandlerInfo(
     name="greet",
@@ -29,8 +29,8 @@ GREET = HandlerInfo(
 class Bench(MemoryEngine):
     """The engine itself, with the clock as `time`."""
 
-    def __init__(self) -> None:
-        self.time = FakeClock()
+    def __init__(self, start: Moment = START) -> None:
+        self.time = FakeClock(start)
         super().__init__(clock=self.time)
         self.new_id = IdMaker(self.time.now, Random(1).getrandbits)
         self.client = Client(self, self.time)

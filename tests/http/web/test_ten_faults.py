@@ -149,13 +149,13 @@ FAULTS = {
         cooling,
         "is-warn",
         ("Queue scrape grows by", "9 of 10 proxies are away: 9 cooling", "Until"),
-        ("pitboss resources show proxies", "pitboss resources reset proxies --all", "/ui/act/queues/scrape/pause"),
+        ("pitboss resources show proxies", "/ui/act/resource-pools/proxies/reset", "/ui/act/queues/scrape/pause"),
     ),
     "all proxies blacklisted": Fault(
         blacklisted,
         "is-warn",
         ("tasks of queue scrape cannot start", "10 of 10 proxies are away: 1 cooling, 9 blacklisted", "Until"),
-        ("pitboss resources show proxies", "pitboss resources reset proxies --all"),
+        ("pitboss resources show proxies", "/ui/act/resource-pools/proxies/reset"),
     ),
     "queue paused and forgotten": Fault(
         forgotten_pause,
