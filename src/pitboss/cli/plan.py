@@ -11,6 +11,7 @@ import typer
 
 from pitboss.cli.command import JsonOption, StoreOption, confirm, now, opened, screen_of, settings
 from pitboss.cli.doctor import draw_findings, exit_if_problem
+from pitboss.cli.formatting import short_key
 from pitboss.cli.screen import Column, Screen
 from pitboss.cli.up import (
     ConcurrencyOption,
@@ -250,4 +251,10 @@ def _rows(one: QueuePlan) -> Iterator[list[str]]:
     for slot in one.slots:
         name = slot.slot if slot.manned else f"{slot.slot} (no worker)"
         share = f"{slot.tasks / total:.0%}" if total else ""
-        yield [name, f"{slot.tasks:,}", share, f"{len(slot.keys):,}", listed(slot.keys, _KEYS_SHOWN)]
+        yield [
+            name,
+            f"{slot.tasks:,}",
+            share,
+            f"{len(slot.keys):,}",
+            listed([short_key(key) for key in slot.keys], _KEYS_SHOWN),
+        ]
