@@ -123,7 +123,7 @@ async def statistics() -> AsyncIterator[Statistics]:
 @app.worker_state(max_uses=settings.max_targets_per_browser)
 async def browser() -> AsyncIterator[WorkerBrowser]:
     """One browser for each worker, replaced after MAX_TARGETS_PER_BROWSER targets."""
-    environment = dict(os.environ)
+    environment: dict[str, str | float | bool] = {**os.environ}
     # The driver makes the browser's profile there; a worker that is killed cannot remove it.
     os.environ["TMPDIR"] = str(profiles())
     async with async_playwright() as driver:
