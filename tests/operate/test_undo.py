@@ -15,7 +15,7 @@ from pitboss.model.snapshot import PoolFigures, Snapshot
 from pitboss.operate.desired_state import pause_pool, pool_values, scale_pool
 from pitboss.operate.pool_rules import limit_resource_pool
 from pitboss.operate.queues import find_queue
-from pitboss.operate.undo import find_undoable, undo, undo_offers, undoing, with_before
+from pitboss.operate.undo import find_undo_offers, find_undoable, undo, undo_offers, undoing, with_before
 from tests.operate.bench import GREET, Bench
 
 POOL = Snapshot(pools=(PoolFigures(name="mail", wanted=1, least=1, most=3, generation=6),))
@@ -120,3 +120,6 @@ async def test_only_the_newest_act_on_a_thing_is_offered(store: Bench) -> None:
     await (await audited(store, "queues pause", "other")).change_queue("other", QueueChange(paused=True))
     log = await store.audit_log(limit=10)
     assert undo_offers(log) == {log[0].id, log[1].id}
+    # A filter or a later page shows only the older one of two acts: it is no offer because of that.
+    assert await find_undo_offers(store, log[2:]) == set()
+    assert await find_undo_offers(store, log[1:]) == {log[1].id}

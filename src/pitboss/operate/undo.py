@@ -59,13 +59,27 @@ def undoable(entry: AuditEntry) -> bool:
 
 
 def undo_offers(log: Iterable[object]) -> frozenset[str]:
-    """The ids of those entries, newest first, that can be undone: the last act on each thing."""
+    """The ids of those entries that can be undone: the last act on each thing. `log` is the newest, newest first."""
     found, seen = set[str](), set[tuple[str, str]]()
     for one in log:
         if isinstance(one, AuditEntry) and (about := _about(one)) is not None and about not in seen:
             seen.add(about)
             found.update([one.id] if undoable(one) else ())
     return frozenset(found)
+
+
+async def find_undo_offers(store: object, shown: Sequence[object]) -> frozenset[str]:
+    """The same for entries that a filter or a later page shows: acts that are not among them count too."""
+    wanted = {one.id for one in shown if isinstance(one, AuditEntry) and undoable(one)}
+    if not wanted:
+        return frozenset()
+    access, log = access_of(store), list[AuditEntry]()
+    while len(log) < _SEARCHED and (not log or log[-1].id > min(wanted)):
+        page = await access.audit_log(limit=_PAGE, before=log[-1].id if log else None)
+        log += page
+        if len(page) < _PAGE:
+            break
+    return undo_offers(log) & wanted
 
 
 async def find_undoable(store: object, entry_id: str) -> AuditEntry:

@@ -44,7 +44,7 @@ from pitboss.operate.queues import read_queue, read_queues
 from pitboss.operate.status import read_status
 from pitboss.operate.status_documents import queue_page_document, status_document
 from pitboss.operate.tasks import change_queues
-from pitboss.operate.undo import find_undoable, undo, undo_offers, undoing
+from pitboss.operate.undo import find_undo_offers, find_undoable, undo, undoing
 from pitboss.operate.workers import list_worker_pools, read_managers
 
 # What a request without a body means.
@@ -265,7 +265,7 @@ async def activity(call: Call, *, limit: int, before: str | None, since: str | N
     kinds = [] if kind is None else kind.split(",")
     acts = Role.ADMIN in call.caller.roles
     entries = await read_activity(call.store, limit=limit, before=before, since=moment, kinds=kinds, acts=acts)
-    offers = undo_offers(entries)
+    offers = await find_undo_offers(call.store, entries)
     found = [activity_document(one) | {"undo": one.id in offers} for one in entries]
     following = entries[-1].id if len(entries) == limit else None
     return Answer(data={"activity": found, "items": found, "count": len(found), "next": following})
