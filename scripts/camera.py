@@ -81,7 +81,8 @@ def take(page: Page, address: str, look: Look, file: Path, *, most: int | None =
 
 
 def save(picture: bytes, file: Path) -> None:
-    """Pillow would choose colours that are near; the main ones must be exact."""
+    """With few colours: as WebP without loss (half of a PNG), or as the PNG that the name wants. Pillow would choose
+    colours that are near; the main ones must be exact."""
     file.parent.mkdir(parents=True, exist_ok=True)
     found = Image.open(io.BytesIO(picture)).convert("RGB")
     chosen = palette(found)
@@ -90,7 +91,10 @@ def save(picture: bytes, file: Path) -> None:
     small = Image.new("P", found.size)
     small.putpalette([part for colour in chosen for part in colour])
     small.putdata([place[pixel] for pixel in found.get_flattened_data()])
-    small.save(file, optimize=True)
+    if file.suffix == ".webp":
+        small.convert("RGB").save(file, lossless=True, quality=100, method=6)
+    else:
+        small.save(file, optimize=True)
 
 
 def palette(picture: Image.Image) -> list[Colour]:

@@ -57,7 +57,9 @@ def areas(
     Nothing if fewer than two values were measured."""
     known = [(kind, _filled(values)) for kind, values in parts if any(values)]
     sums = [sum(column) for column in zip(*(values for _, values in known), strict=True)]
-    top = ceil(max(sums, default=0))
+    # Means have a rounding error; an even top has a whole number in its middle.
+    top = ceil(round(max(sums, default=0), 3))
+    top += top % 2 if top > 1 else 0
     if not top or len(sums) < 2:  # noqa: PLR2004
         return top, []
     step, low, found = width / (len(sums) - 1), [0.0] * len(sums), []
