@@ -1,7 +1,7 @@
 """A picture of the dashboard while each example runs, for its README. The examples are really run, one after the other:
 
-    python -m scripts.example_pictures                 all, into docs/pictures
-    python -m scripts.example_pictures agent_jobs      only this one
+python -m scripts.example_pictures                 all, into docs/pictures
+python -m scripts.example_pictures agent_jobs      only this one
 """
 
 import argparse
@@ -37,7 +37,7 @@ class Example(NamedTuple):
 
 
 EXAMPLES = {
-    "agent_jobs": Example("agent.db", 250),
+    "agent_jobs": Example("agent.db", 420),
     "media_pipeline": Example("media.db", 5, page="/tasks"),
     "state_scraper": Example("scraper.db", 60, ("--sqlite",)),
     "story_checker": Example("pitboss.db", 45),
@@ -53,14 +53,18 @@ def shoot(name: str, example: Example, out: Path) -> None:
         store = folder / example.store
         wait("its store is there", store.exists, process)
         key = viewer_key(store, process) if example.keys else ""
-        with served(store, folder / "dashboard.log") as url, chromium() as browser:
-            with looking(browser, url, LOOKS[0]) as page, httpx.Client(base_url=url, trust_env=False) as http:
-                if key:
-                    http.headers["Authorization"] = f"Bearer {key}"
-                    page.context.add_cookies([{"name": "pitboss_key", "value": key, "url": f"{url}/ui"}])
-                page.goto(f"{url}/ui{example.page}")
-                wait(f"{example.ended} tasks have ended", lambda: ended(http) >= example.ended, process)
-                take(page, f"{url}/ui{example.page}", LOOKS[0], out / f"example-{name}.webp", most=_MOST)
+        headers = {"X-API-Key": key} if key else {}
+        with (
+            served(store, folder / "dashboard.log") as url,
+            httpx.Client(base_url=url, headers=headers, trust_env=False) as http,
+            chromium() as browser,
+            looking(browser, url, LOOKS[0]) as page,
+        ):
+            if key:
+                page.context.add_cookies([{"name": "pitboss_key", "value": key, "url": f"{url}/ui"}])
+            page.goto(f"{url}/ui{example.page}")
+            wait(f"{example.ended} tasks have ended", lambda: ended(http) >= example.ended, process)
+            take(page, f"{url}/ui{example.page}", LOOKS[0], out / f"example-{name}.webp", most=_MOST)
 
 
 @contextmanager
@@ -109,7 +113,7 @@ def viewer_key(store: Path, process: "subprocess.Popen[bytes]") -> str:
 
 
 def ended(http: httpx.Client) -> int:
-    queues = http.get("/api/status").raise_for_status().json()["queues"]
+    queues = http.get("/api/queues").raise_for_status().json()["data"]["queues"]
     return sum(one["counts"].get(state, 0) for one in queues for state in ("completed", "failed"))
 
 

@@ -60,9 +60,12 @@ def shoot_faults(folder: Path) -> None:
     Random(1).shuffle(names)
     look = LOOKS[0]
     for place, name in enumerate(names, start=1):
-        with served(FAULTS[name].seed) as (site, scene), chromium() as browser:
-            with looking(browser, site.url, look, scene.now / SECOND) as page:
-                take(page, f"{site.url}/ui", look, folder / f"{place:02}.png", most=TALL["overview"])
+        with (
+            served(FAULTS[name].seed) as (site, scene),
+            chromium() as browser,
+            looking(browser, site.url, look, scene.now / SECOND) as page,
+        ):
+            take(page, f"{site.url}/ui", look, folder / f"{place:02}.png", most=TALL["overview"])
     key = "".join(f"{place:02} {name}\n" for place, name in enumerate(names, start=1))
     folder.with_name(f"{folder.name}-key.txt").write_text(key)
 
