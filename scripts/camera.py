@@ -22,7 +22,7 @@ BAR = 60
 _CUT = """most => {
   const boxes = [...document.querySelectorAll("main .card")].map(one => one.getBoundingClientRect());
   const between = boxes.map(one => one.bottom + 12)
-    .filter(at => at > most * 0.7 && at <= most && !boxes.some(one => one.top < at - 13 && one.bottom > at));
+    .filter(at => at > most * 0.6 && at <= most && !boxes.some(one => one.top < at - 13 && one.bottom > at));
   return Math.max(...between, 0) || most;
 }"""
 Colour = tuple[int, int, int]
