@@ -23,7 +23,7 @@ from scripts.camera import LOOKS, chromium, looking, take
 ROOT = Path(__file__).resolve().parent.parent
 PICTURES, WORK = ROOT / "docs" / "pictures", ROOT / "build" / "example_pictures"
 PITBOSS = str(Path(sys.executable).with_name("pitboss"))
-_LIMIT, _LOOK, _MOST = 120.0, 0.2, 1400
+_LIMIT, _LOOK = 180.0, 0.2
 
 
 class Example(NamedTuple):
@@ -33,12 +33,13 @@ class Example(NamedTuple):
     ended: int
     options: tuple[str, ...] = ()
     page: str = ""
+    most: int = 1400
     keys: bool = False
 
 
 EXAMPLES = {
     "agent_jobs": Example("agent.db", 420),
-    "media_pipeline": Example("media.db", 5, page="/tasks"),
+    "media_pipeline": Example("media.db", 5, page="/tasks", most=1020),
     "state_scraper": Example("scraper.db", 60, ("--sqlite",)),
     "story_checker": Example("pitboss.db", 45),
     "video_metadata": Example("pitboss.db", 40, keys=True),
@@ -64,7 +65,7 @@ def shoot(name: str, example: Example, out: Path) -> None:
                 page.context.add_cookies([{"name": "pitboss_key", "value": key, "url": f"{url}/ui"}])
             page.goto(f"{url}/ui{example.page}")
             wait(f"{example.ended} tasks have ended", lambda: ended(http) >= example.ended, process)
-            take(page, f"{url}/ui{example.page}", LOOKS[0], out / f"example-{name}.webp", most=_MOST)
+            take(page, f"{url}/ui{example.page}", LOOKS[0], out / f"example-{name}.webp", most=example.most)
 
 
 @contextmanager

@@ -30,6 +30,8 @@ def seconds(value: float | None) -> str:
     """ "0.3 s", "4.1 s", "88 s", "14m 33s", "3h 46m", "2h"."""
     if value is None:
         return "–"
+    if value <= 0:
+        return "0 s"
     if value < 1:
         return f"{value * 1000:.0f} ms" if value < _TENTH else f"{value:.1f} s"
     if value < _SOON:
