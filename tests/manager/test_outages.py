@@ -38,10 +38,10 @@ def _logged_outage(cluster: Cluster) -> list[Happening]:
     return cluster.happenings(*kinds)
 
 
-def _at_work(cluster: Cluster, ttl: str = "15s") -> tuple[ManagerProcess, str]:
+def _at_work(cluster: Cluster, ttl: str = "15s", seconds: float = 2.5) -> tuple[ManagerProcess, str]:
     """A manager with a task that runs for a while."""
     manager = cluster.manager(workers=1, ttl=ttl)
-    (task,) = cluster.put("slow", seconds=2.5)
+    (task,) = cluster.put("slow", seconds=seconds)
     cluster.until(lambda: cluster.traced("began"))
     return manager, task
 
@@ -58,7 +58,7 @@ def _logged(folder: Path) -> list[dict[str, Any]]:
 def test_a_restart_of_the_server_is_told_and_costs_nothing(
     on_server: Cluster, durable_server: PostgresServer, tmp_path: Path
 ) -> None:
-    manager, task = _at_work(on_server)
+    manager, task = _at_work(on_server, seconds=5)
     durable_server.stop()
     try:
         on_server.until(lambda: manager.said(BEGIN), within=2, what="told within two seconds")

@@ -116,6 +116,7 @@ async def _kill(managers: list[Manager], over: asyncio.Event) -> None:
         dice.choice(managers).killed = True
 
 
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize(("mode", "most"), [("balanced", None), ("static", 2), ("balanced", 1)])
 async def test_no_key_has_two_owners_while_keys_move_and_managers_die(yard: Yard, mode: str, most: int | None) -> None:
     await divide(yard, mode, max_per_key=most)

@@ -163,7 +163,7 @@ class Retrying:
         bench.clock.advance(1)
         assert await bench.claim() == []
         await bench.retry(task.id)
-        await bench.became(task, expires_at=None)
+        await bench.became(task, run_at=bench.now, expires_at=None)
         assert (await bench.take()).id == task.id
 
     async def test_a_task_of_an_unknown_handler_is_held(self, bench: Bench) -> None:
