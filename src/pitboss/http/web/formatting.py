@@ -15,6 +15,7 @@ _SOON, _FIELDS = 10, 8
 _LONGEST_PARAMS = 20_000
 _THOUSAND, _TENTH = 1000, 0.1
 _NEARLY, _WHOLE = 99.9, 100
+_NOTHING = 0.0005
 
 
 def number(value: float | None) -> str:
@@ -30,7 +31,7 @@ def seconds(value: float | None) -> str:
     """ "0.3 s", "4.1 s", "88 s", "14m 33s", "3h 46m", "2h"."""
     if value is None:
         return "–"
-    if value <= 0:
+    if value < _NOTHING:
         return "0 s"
     if value < 1:
         return f"{value * 1000:.0f} ms" if value < _TENTH else f"{value:.1f} s"

@@ -13,7 +13,7 @@ from pitboss.http.web.pages.overview import handler_sizes, remote_workers, strip
 from pitboss.http.web.view import View
 from pitboss.model.errors import NotFound, PitbossError
 from pitboss.model.figures import HOUR
-from pitboss.model.fleet import ManagerView, WorkerPoolView, live_managers, worker_pools
+from pitboss.model.fleet import ManagerView, WorkerPoolView, live_managers, mean_run, worker_pools, worst_state
 from pitboss.model.session import Session
 from pitboss.model.snapshot import PoolFigures, WorkerFigures, WorkerState
 from pitboss.operate.desired_state import read_desired_state
@@ -93,11 +93,12 @@ async def one_pool(view: View) -> Context:
         "workers": [row.worker for row in rows],
         "strips": [one for one in strips([one.manager for one in views]) if one["name"] == name],
         "rows": shown,
+        "mean_run": mean_run(row.worker for row in rows),
         "sizes": await handler_sizes(view),
         "figures": found,
         "areas": [] if found is None else [(look, found.series.get(f"workers_{state}", ())) for state, look in _AREAS],
         "learned": await _learned(view, [one.pool for one in views]),
-        "worst": _worst(views),
+        "worst": worst_state(views),
         "logs": [
             await _log(view, one.manager.session, one.manager.snapshot.logs, [worker.name for worker in one.workers])
             for one in views[:_HOSTS]
@@ -173,12 +174,6 @@ def _pools(views: Sequence[WorkerPoolView]) -> dict[str, list[WorkerPoolView]]:
     for one in views:
         found.setdefault(one.pool.name, []).append(one)
     return found
-
-
-def _worst(views: Sequence[WorkerPoolView]) -> str:
-    """The state of the pool: the worst on any host."""
-    order = ("dead", "crashed", "paused", "draining", "changing", "running")
-    return min((one.state for one in views), key=order.index)
 
 
 async def _learned(view: View, pools: Sequence[PoolFigures]) -> list[tuple[str, HandlerSizes]]:
