@@ -307,6 +307,7 @@ class _Quick:
     """A worker whose tasks end at once."""
 
     capacity = 8
+    silence = 0.0
 
     def __init__(self, name: str, dispatcher: Dispatcher, ended: Callable[[], None]) -> None:
         self.id = self.name = name
