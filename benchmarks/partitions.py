@@ -100,6 +100,8 @@ def _names(workers: int) -> list[str]:
 class _Scraper:
     """A simulated worker with one task at a time."""
 
+    silence = 0.0
+
     def __init__(self, number: int, fleet: "_Fleet") -> None:
         self.id = self.name = f"default-{number + 1}"
         self.capacity = 1
