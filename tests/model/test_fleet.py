@@ -6,7 +6,17 @@ import msgspec
 
 from pitboss.model import rollout_progress, snapshot
 from pitboss.model.duration import SECOND
-from pitboss.model.fleet import ManagerView, alive, doing, live_managers, manager_view, worker_pools
+from pitboss.model.fleet import (
+    ManagerView,
+    alive,
+    doing,
+    live_managers,
+    manager_view,
+    mean_run,
+    odd_workers,
+    worker_pools,
+    worst_state,
+)
 from pitboss.model.session import Session, SessionInfo
 from pitboss.model.snapshot import CurrentTask, PoolFigures, Snapshot, WorkerFigures, WorkerState
 
@@ -63,6 +73,37 @@ def test_a_manager_that_tells_no_pools_has_those_of_its_workers() -> None:
     told = Snapshot(workers=(worker(1), worker(2), worker(3, WorkerState.STOPPED)), queues=("q",), concurrency=4)
     (found,) = worker_pools([manager_view(session(told=told))])
     assert (found.pool.name, found.pool.wanted, found.pool.queues, len(found.workers)) == ("a", 2, ("q",), 3)
+
+
+def test_a_pool_is_as_its_worst_host() -> None:
+    well, paused, gone = pool(worker(1)), pool(worker(1), paused=True), pool(worker(1, WorkerState.CRASHED), worker(2))
+    assert worst_state([well, well]) == "running"
+    assert worst_state([well, paused]) == "paused"
+    assert worst_state([paused, gone, well]) == "crashed"
+
+
+def test_slots_are_those_of_live_workers() -> None:
+    assert pool(worker(1), worker(2, WorkerState.CRASHED), worker(3), concurrency=4).slots == 8
+
+
+def test_the_mean_run_counts_each_task_once() -> None:
+    assert mean_run([worker(1)]) is None
+    assert mean_run([worker(1, processed=3, mean=SECOND), worker(2, processed=1, mean=5 * SECOND)]) == 2 * SECOND
+
+
+def test_odd_workers_are_those_that_are_not_well() -> None:
+    well = (worker(1, rss=99), worker(2, WorkerState.PROCESSING), worker(3, WorkerState.STARTING))
+    odd = (
+        worker(4, WorkerState.RESTARTING),
+        worker(5, WorkerState.CRASHED),
+        worker(6, why="its host has no memory"),
+        worker(7, crashes=1),
+        worker(8, rss=101),
+    )
+    told = Snapshot(pools=(PoolFigures(name="a", wanted=8, memory=100),), workers=well + odd)
+    found = odd_workers([manager_view(session(told=told))])
+    assert [one.worker.name for one in found] == [one.name for one in odd]
+    assert [one.full for one in found] == [False] * 4 + [True]
 
 
 def test_what_workers_are_doing_is_told_by_handler() -> None:

@@ -18,6 +18,7 @@ from pitboss.operate.resources import (
     find_resource_pool,
     holders_of,
     list_resource_pools,
+    neediest,
     read_member,
     read_resource_pool,
 )
@@ -41,6 +42,26 @@ async def test_a_pool_with_its_members_and_queues(store: Bench) -> None:
     assert (pool.count(Condition.READY), pool.count(Condition.DISABLED)) == (2, 1)
     assert [one.name for one in await list_resource_pools(store, store.now)] == ["proxies"]
     assert resource_pool_document(pool)["conditions"] == {"ready": 2, "disabled": 1}
+
+
+async def test_the_pool_that_needs_most_is_first(store: Bench) -> None:
+    await fill(store)
+    await store.add_resources("accounts", [NewResource(name=name) for name in ("a1", "a2", "a3", "a4")])
+    well, short = sorted(await list_resource_pools(store, store.now), key=lambda one: one.name, reverse=True)
+    assert (well.usable, well.scarce, well.back_at) == (2, False, None)
+    await store.change_resources("accounts", ["a1", "a2", "a3"], ResourceChange(enabled=False))
+    pools = await list_resource_pools(store, store.now)
+    assert [(one.name, one.usable, one.scarce) for one in neediest(pools)] == [
+        ("accounts", 1, True),
+        ("proxies", 2, False),
+    ]
+    table = store.tables.pools["accounts"]
+    for name, seconds in (("a3", 40), ("a4", 20)):
+        later = store.now + seconds * SECOND
+        record = Record(cooldown_until=later)
+        table.write(msgspec.structs.replace(table.all[name], enabled=True, available_at=later, record=record))
+    (short,) = [one for one in await list_resource_pools(store, store.now) if one.name == "accounts"]
+    assert (short.usable, short.back_at) == (0, store.now + 20 * SECOND)
 
 
 async def test_a_member_never_shows_a_secret(store: Bench) -> None:

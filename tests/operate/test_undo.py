@@ -15,7 +15,7 @@ from pitboss.model.snapshot import PoolFigures, Snapshot
 from pitboss.operate.desired_state import pause_pool, pool_values, scale_pool
 from pitboss.operate.pool_rules import limit_resource_pool
 from pitboss.operate.queues import find_queue
-from pitboss.operate.undo import find_undoable, undo, undo_offers, undoing, with_before
+from pitboss.operate.undo import find_undo_offers, find_undoable, undo, undo_offers, undoing, with_before
 from tests.operate.bench import GREET, Bench
 
 POOL = Snapshot(pools=(PoolFigures(name="mail", wanted=1, least=1, most=3, generation=6),))
@@ -120,3 +120,23 @@ async def test_only_the_newest_act_on_a_thing_is_offered(store: Bench) -> None:
     await (await audited(store, "queues pause", "other")).change_queue("other", QueueChange(paused=True))
     log = await store.audit_log(limit=10)
     assert undo_offers(log) == {log[0].id, log[1].id}
+    # A filter or a later page shows only the older one of two acts: it is no offer because of that.
+    assert await find_undo_offers(store, log[2:]) == set()
+    assert await find_undo_offers(store, log[1:]) == {log[1].id}
+
+
+async def test_members_that_were_changed_since_among_others_are_not_undone(store: Bench) -> None:
+    """The undo of one act on many members would enable again the one that someone disabled alone, later."""
+    await store.declare_pool("proxies", PoolRules())
+    await store.add_resources("proxies", [NewResource(name=f"p{number}") for number in range(3)])
+    off = ResourceChange(enabled=False)
+    await (await audited(store, "resources disable", "proxies p0 p1")).change_resources("proxies", ["p0", "p1"], off)
+    await (await audited(store, "resource-pools disable", "proxies/p2")).change_resources("proxies", ["p2"], off)
+    log = await store.audit_log(limit=10)
+    assert undo_offers(log) == {one.id for one in log}, "they are about different members"
+    await (await audited(store, "resource-pools enable", "proxies")).change_resources(
+        "proxies", ["p0", "p1", "p2"], ResourceChange(enabled=True)
+    )
+    assert undo_offers(await store.audit_log(limit=10)) == set()
+    with pytest.raises(Refused, match="any more"):
+        await undone(store, "resources disable")

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from pitboss.model.duration import SECOND, Moment, spoken
+from pitboss.model.duration import SECOND, Moment, Span, spoken
 from pitboss.model.queue import HandlerInfo
 from pitboss.model.sealed import MissingKey
 from pitboss.model.session import Session
@@ -14,6 +14,9 @@ from pitboss.model.snapshot import PoolFigures, Snapshot, WorkerFigures, WorkerS
 # Workers in these states have no process; the others have one, or will have one soon.
 GONE = frozenset({WorkerState.STOPPED, WorkerState.CRASHED})
 READY = frozenset({WorkerState.IDLE, WorkerState.PROCESSING})
+# States of a worker pool, the worst first.
+_WORST = ("dead", "crashed", "paused", "draining", "changing", "running")
+_ODD = frozenset({WorkerState.CRASHED, WorkerState.RESTARTING, WorkerState.DRAINING})
 
 
 class ManagerView(msgspec.Struct, frozen=True):
@@ -70,6 +73,10 @@ class WorkerPoolView(msgspec.Struct, frozen=True):
         return [worker for worker in self.workers if worker.state not in GONE]
 
     @property
+    def slots(self) -> int:
+        return self.pool.concurrency * len(self.live)
+
+    @property
     def ready(self) -> list[WorkerFigures]:
         return [worker for worker in self.workers if worker.state in READY]
 
@@ -113,6 +120,15 @@ class WorkerPoolView(msgspec.Struct, frozen=True):
         return "changing" if changing else "running"
 
 
+class OddWorker(msgspec.Struct, frozen=True):
+    """A worker that an operator may want to look at. `full`: it uses more than its soft memory limit."""
+
+    worker: WorkerFigures
+    manager: ManagerView
+    limit: int
+    full: bool
+
+
 def alive(sessions: Sequence[Session], now: Moment) -> list[Session]:
     """The sessions that are not over."""
     return [session for session in sessions if not session.ended and session.expires_at > now]
@@ -143,6 +159,31 @@ def worker_pools(
         (view for view in found if pool in (None, view.pool.name)),
         key=lambda view: (view.pool.name, view.manager.host, view.manager.number),
     )
+
+
+def worst_state(views: Iterable[WorkerPoolView]) -> str:
+    """The state of a worker pool: the worst on any host."""
+    return min((one.state for one in views), key=_WORST.index)
+
+
+def mean_run(workers: Iterable[WorkerFigures]) -> Span | None:
+    """How long a task takes on average in the processes that run now; None until one has ended."""
+    workers = tuple(workers)
+    done = sum(one.processed for one in workers)
+    return sum(one.mean * one.processed for one in workers) // done if done else None
+
+
+def odd_workers(managers: Iterable[ManagerView]) -> list[OddWorker]:
+    """Workers that are not well: crashed, restarting, draining, with a reason or a crash, or over their memory."""
+    found = []
+    for manager in managers:
+        limits = {one.name: one.memory for one in manager.snapshot.pools}
+        for one in manager.snapshot.workers:
+            limit = limits.get(one.pool, 0)
+            full = bool(limit) and one.rss > limit
+            if one.state in _ODD or one.why or one.crashes or full:
+                found.append(OddWorker(one, manager, limit, full))
+    return found
 
 
 def locked_pools(managers: Iterable[ManagerView], handlers: Iterable[HandlerInfo]) -> dict[str, list[MissingKey]]:

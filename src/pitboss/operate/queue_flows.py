@@ -46,7 +46,7 @@ def queue_flows(status: Status, runs: Mapping[str, RunTimes]) -> list[QueueFlow]
 
 def slots_of(managers: Sequence[ManagerView]) -> int:
     """The slots of all live workers."""
-    return sum(view.pool.concurrency * len(view.live) for view in worker_pools(managers))
+    return sum(view.slots for view in worker_pools(managers))
 
 
 class ServingPool(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,7 +69,7 @@ def serving_pools(views: Sequence[WorkerPoolView], queue: str) -> list[ServingPo
             name=name,
             hosts=tuple(sorted({one.manager.host for one in own})),
             workers=sum(len(one.live) for one in own),
-            slots=sum(one.pool.concurrency * len(one.live) for one in own),
+            slots=sum(one.slots for one in own),
         )
         for name, own in sorted(found.items())
     ]

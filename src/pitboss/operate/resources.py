@@ -21,6 +21,7 @@ from pitboss.operate.pool_rules import RuleReading, find_pool, rule_readings
 
 _HOLDERS = 5
 _AWAY = frozenset({Condition.COOLING, Condition.BLACKLISTED})
+_USABLE = frozenset({Condition.READY, Condition.BUSY, Condition.RESTING})
 _LONGEST = 200
 
 
@@ -72,6 +73,22 @@ class ResourcePoolReading(msgspec.Struct, frozen=True, kw_only=True):
         back = [one.until for one in self.members if one.until is not None]
         return min(back) if back and not self.count(Condition.READY) else None
 
+    @property
+    def usable(self) -> int:
+        return sum(one.condition in _USABLE for one in self.members)
+
+    @property
+    def scarce(self) -> bool:
+        """Whether more than half of its members cannot be used."""
+        return self.usable * 2 < len(self.members)
+
+    @property
+    def back_at(self) -> Moment | None:
+        """When the next member that is away comes back."""
+        return min(
+            (one.until for one in self.members if one.condition in _AWAY and one.until is not None), default=None
+        )
+
     def coming_back(self, now: Moment, step: Span, steps: int) -> list[int]:
         """How many members that are away come back in each of the next steps."""
         counts = [0] * steps
@@ -94,6 +111,11 @@ async def list_resource_pools(store: Store, now: Moment) -> list[ResourcePoolRea
     resources = resources_of(store)
     pools = await resources.resource_pools()
     return [_reading(ResourcePoolView(one.name, one.rules, await resources.resources(one.name)), now) for one in pools]
+
+
+def neediest(pools: Iterable[ResourcePoolReading]) -> list[ResourcePoolReading]:
+    """Those first of which the most members cannot be used."""
+    return sorted(pools, key=lambda one: one.usable - len(one.members))
 
 
 async def read_resource_pool(store: Store, name: str, now: Moment) -> ResourcePoolReading:

@@ -27,6 +27,7 @@ from pitboss.operate.queues import find_queue, rate_text
 from pitboss.operate.resources import change_members, find_members, find_resource_pool
 
 _PAGE, _SEARCHED = 200, 1000
+_MEMBERS = "members"
 Before = dict[str, Any]
 
 
@@ -38,6 +39,18 @@ class _Kind(NamedTuple):
     act: str
     read: Callable[[Store, str], Awaitable[Before]]
     write: Callable[[Store, str, Before, str], Awaitable[object]]
+
+
+class _About(NamedTuple):
+    """What an act changed: `names` of them (none: all) of `owner`."""
+
+    topic: str
+    owner: str
+    names: frozenset[str]
+
+    def touches(self, other: "_About") -> bool:
+        either = not self.names or not other.names or not self.names.isdisjoint(other.names)
+        return self[:2] == other[:2] and either
 
 
 async def with_before(store: Store, entry: AuditEntry) -> AuditEntry:
@@ -59,13 +72,29 @@ def undoable(entry: AuditEntry) -> bool:
 
 
 def undo_offers(log: Iterable[object]) -> frozenset[str]:
-    """The ids of those entries, newest first, that can be undone: the last act on each thing."""
-    found, seen = set[str](), set[tuple[str, str]]()
+    """The ids of those entries that can be undone: the last act on each thing. `log` is the newest, newest first."""
+    found, seen = set[str](), dict[tuple[str, str], list[_About]]()
     for one in log:
-        if isinstance(one, AuditEntry) and (about := _about(one)) is not None and about not in seen:
-            seen.add(about)
-            found.update([one.id] if undoable(one) else ())
+        if isinstance(one, AuditEntry) and (about := _about(one)) is not None:
+            newer = seen.setdefault(about[:2], [])
+            if undoable(one) and not any(about.touches(other) for other in newer):
+                found.add(one.id)
+            newer.append(about)
     return frozenset(found)
+
+
+async def find_undo_offers(store: object, shown: Sequence[object]) -> frozenset[str]:
+    """The same for entries that a filter or a later page shows: acts that are not among them count too."""
+    wanted = {one.id for one in shown if isinstance(one, AuditEntry) and undoable(one)}
+    if not wanted:
+        return frozenset()
+    access, log = access_of(store), list[AuditEntry]()
+    while len(log) < _SEARCHED and (not log or log[-1].id > min(wanted)):
+        page = await access.audit_log(limit=_PAGE, before=log[-1].id if log else None)
+        log += page
+        if len(page) < _PAGE:
+            break
+    return undo_offers(log) & wanted
 
 
 async def find_undoable(store: object, entry_id: str) -> AuditEntry:
@@ -102,7 +131,8 @@ def _checked(entry: AuditEntry, newer: Sequence[AuditEntry]) -> AuditEntry:
             why="pauses, limits, sizes of pools and disabled members can, if they changed something",
             fix="do what helps by hand",
         )
-    later = next((one for one in newer if _about(one) == _about(entry)), None)
+    mine = _about(entry)
+    later = next((one for one in newer if mine and (other := _about(one)) and mine.touches(other)), None)
     if later is not None:
         raise Refused(
             f"{entry.act} {entry.target} cannot be undone any more",
@@ -112,11 +142,16 @@ def _checked(entry: AuditEntry, newer: Sequence[AuditEntry]) -> AuditEntry:
     return entry
 
 
-def _about(entry: AuditEntry) -> tuple[str, str] | None:
+def _about(entry: AuditEntry) -> _About | None:
     """What the act changed; None for an act that prevents no undo."""
     topic = _TOPICS.get(entry.act)
     names = entry.target.replace("/", " ").split()
-    return None if topic is None or not names else (topic, " ".join(names) if topic in _EXACT else names[0])
+    if topic is None or not names:
+        return None
+    if topic == _MEMBERS:
+        return _About(topic, names[0], frozenset(names[1:]))
+    # A target of another topic may have values behind its name.
+    return _About(topic, "", frozenset(names)) if topic in _NAMES_ONLY else _About(topic, names[0], frozenset())
 
 
 async def _paused_queue(store: Store, name: str) -> Before:
@@ -214,7 +249,7 @@ def _words(target: str) -> list[str]:
 
 _LIMITS = _Kind("queue limits", "queues limit", _queue_limits, _limit_queue)
 _RULES = _Kind("resource limits", "resource-pools limit", _rules, _limit_pool)
-_DISABLE = _Kind("members", "resource-pools enable", _enabled, _enable)
+_DISABLE = _Kind(_MEMBERS, "resource-pools enable", _enabled, _enable)
 _SCALE = _Kind("pool size", "worker-pools scale", _size, _resize)
 _PAUSE = _Kind("pool pause", "worker-pools resume", _paused_pool, _resume_pool)
 _KINDS: Mapping[str, _Kind] = {
@@ -234,12 +269,12 @@ _KINDS: Mapping[str, _Kind] = {
 # What each act changes, also those that are not undone themselves.
 _TOPICS = {act: kind.topic for act, kind in _KINDS.items()} | {
     "queues resume": "queue pause",
-    "resource-pools enable": "members",
-    "resources enable": "members",
+    "resource-pools enable": _MEMBERS,
+    "resources enable": _MEMBERS,
     "worker-pools resume": "pool pause",
     "pools resume": "pool pause",
     "batches resume": "batch pause",
     "schedules resume": "schedule pause",
 }
 # Those whose targets have nothing but names.
-_EXACT = frozenset({"members", "batch pause", "schedule pause", "queue pause"})
+_NAMES_ONLY = frozenset({"batch pause", "schedule pause", "queue pause"})

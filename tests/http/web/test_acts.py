@@ -15,6 +15,7 @@ from pitboss.model.filter import by
 from pitboss.model.session import SessionInfo
 from pitboss.model.verdict import action
 from tests.http.site import Site
+from tests.http.web.batches import BATCHES, EVENT
 from tests.http.web.pages import furnish
 
 
@@ -282,3 +283,23 @@ def test_members_are_added_as_lines_without_passwords(site: Site) -> None:
     assert wrong.status_code == 400
     assert "secret" not in wrong.text.replace("secrets", "")
     assert sent(site, path, {"text": " "}, HX_Request="true").status_code == 400
+
+
+def test_every_act_says_what_was_done_and_a_refused_one_what_to_do(site: Site) -> None:
+    """Acts of batches, pools and managers said "Success", and limits that were left empty were "changed"."""
+    said = {
+        f"/batches/{BATCHES[2]}/move": ({"to": "top"}, "Batch is number 1 in lane night"),
+        f"/batches/{BATCHES[1]}/pause": ({}, "Batch is paused"),
+        f"/batches/{BATCHES[2]}/requeue": ({}, "0 items set to run again"),
+        "/worker-pools/default/pause": ({}, "Pool default paused"),
+        "/worker-pools/default/restart": ({}, "Pool default replaces its workers one by one"),
+        "/worker-pools/default/scale": ({"size": "1"}, "Pool default gets 1 worker in 1 manager"),
+        "/managers/1/drain": ({}, "Manager drains"),
+        f"/events/{EVENT}/replay": ({}, "1 task put"),
+    }
+    for path, (fields, text) in said.items():
+        assert sent(site, path, fields, HX_Request="true").json()["text"] == text
+    empty = sent(site, "/resource-pools/accounts", {"_method": "PATCH", "limits.per_hour": ""}, HX_Request="true")
+    assert (empty.status_code, empty.json()["why"]) == (400, "there is nothing to change")
+    missing = sent(site, "/alerts/silences", {"rule": "disk", "for": ""}, HX_Request="true").json()
+    assert (missing["text"], missing["fix"]) == ("Missing required field: for", "correct it, and send it again")

@@ -117,7 +117,7 @@ def test_a_change_arrives_and_keeps_what_a_person_selected(visitor: Visitor) -> 
     expect(row).to_contain_text("Paused", timeout=30_000)
     assert page.evaluate("window.kept.isConnected")
     page.keyboard.press("p")
-    expect(page.locator("#live")).to_have_text("Paused")
+    expect(page.locator("#live")).to_have_text("Updates paused")
 
 
 @on_all
@@ -152,7 +152,7 @@ def test_a_list_waits_while_rows_are_selected_and_the_act_is_for_all_of_them(vis
     chosen = [boxes.nth(place).input_value() for place in (0, 1)]
     boxes.nth(0).check()
     boxes.nth(1).check()
-    expect(page.locator("#live")).to_have_text("Paused")
+    expect(page.locator("#live")).to_have_text("Updates paused")
     expect(page.locator(".bulk-picked")).to_contain_text("The list is paused meanwhile.")
     other = page.context.new_page()
     other.goto(page.url)

@@ -10,6 +10,7 @@ from pitboss.http import bodies
 from pitboss.http.answers import Answer, ApiError
 from pitboss.http.context import Call
 from pitboss.model.event import EventId
+from pitboss.model.text import counted
 from pitboss.operate.events import event_client, replay_events
 from pitboss.operate.remote_tasks import KeyReused, remembered_ids
 from pitboss.operate.schedule_documents import event_document, event_page_document
@@ -31,7 +32,7 @@ async def publish(call: Call, body: bodies.Publish) -> Answer:
     tasks = task_ids(done)
     told = {"id": done.id, "name": body.name, "handlers": list(done.handlers), "tasks": tasks, "created": done.created}
     if done.created:
-        return Answer(data=told, message=f"Event published to {len(tasks)} handlers", code=201)
+        return Answer(data=told, message=f"Event published to {counted(len(tasks), 'handler')}", code=201)
     return Answer(data=told, message="This event was published before")
 
 
@@ -54,7 +55,9 @@ async def replay(call: Call, event_id: str, body: bodies.Replay = _TO_ALL) -> An
     tasks: list[dict[str, Any]] = [
         {"handler": handler, "id": placed.id, "state": placed.state.value} for handler, placed in done.tasks
     ]
-    return Answer(data={"id": event_id, "tasks": tasks, "count": len(tasks)}, message=f"{len(tasks)} tasks put")
+    return Answer(
+        data={"id": event_id, "tasks": tasks, "count": len(tasks)}, message=f"{counted(len(tasks), 'task')} put"
+    )
 
 
 async def _event_id(call: Call, body: bodies.Publish) -> EventId:

@@ -14,6 +14,7 @@ from pitboss.model.fleet import ManagerView
 from pitboss.model.limits import rate
 from pitboss.model.partition import Partition
 from pitboss.model.queue import LIMITS, QueueChange
+from pitboss.model.text import counted
 from pitboss.operate.activity import activity_document, read_activity
 from pitboss.operate.audit import read_audit
 from pitboss.operate.desired_state import (
@@ -44,7 +45,7 @@ from pitboss.operate.queues import read_queue, read_queues
 from pitboss.operate.status import read_status
 from pitboss.operate.status_documents import queue_page_document, status_document
 from pitboss.operate.tasks import change_queues
-from pitboss.operate.undo import find_undoable, undo, undo_offers, undoing
+from pitboss.operate.undo import find_undo_offers, find_undoable, undo, undoing
 from pitboss.operate.workers import list_worker_pools, read_managers
 
 # What a request without a body means.
@@ -137,7 +138,8 @@ async def act_on_manager(call: Call, session: int, act: str) -> Answer:
         await stop_managers(store, [manager], by=call.by)
     else:
         await drain_managers(store, [manager], undo=act == "undrain", by=call.by)
-    return Answer(data={"session": session, "host": manager.host, "asked": act})
+    said = {"stop": "Manager stops", "drain": "Manager drains", "undrain": "Manager takes tasks again"}[act]
+    return Answer(data={"session": session, "host": manager.host, "asked": act}, message=said)
 
 
 async def list_pools(call: Call) -> Answer:
@@ -151,28 +153,29 @@ async def scale(call: Call, name: str, body: bodies.ScalePool) -> Answer:
     """Set how many workers the pool has in each manager; null returns to configuration and load."""
     store = await call.kept("worker-pools scale", name, {"size": body.size, "host": body.host})
     done = await scale_pool(store, call.now, name, body.size, host=body.host, by=call.by)
-    return Answer(
-        data={"name": name, "size": body.size, "managers": len(done.pools), "overruled": list(done.overruled)}
-    )
+    data = {"name": name, "size": body.size, "managers": len(done.pools), "overruled": list(done.overruled)}
+    wanted = "follows its configuration and load" if body.size is None else f"gets {counted(body.size, 'worker')}"
+    return Answer(data=data, message=f"Pool {name} {wanted} in {counted(len(done.pools), 'manager')}")
 
 
 async def restart(call: Call, name: str) -> Answer:
     """Replace the workers of a pool one by one."""
     done = await restart_pool(call.audited("worker-pools restart", name), call.now, name, by=call.by)
-    return Answer(data={"name": name, "generation": done.generation, "managers": len(done.pools)})
+    data = {"name": name, "generation": done.generation, "managers": len(done.pools)}
+    return Answer(data=data, message=f"Pool {name} replaces its workers one by one")
 
 
 async def pause(call: Call, name: str, body: bodies.Pause = PAUSE) -> Answer:
     """Give the workers of a pool no more tasks."""
     store = await call.kept("worker-pools pause", name, body.model_dump(exclude_defaults=True))
     done = await pause_pool(store, call.now, name, paused=True, by=call.by, reason=body.reason)
-    return Answer(data={"name": name, "paused": True, "managers": len(done.pools)})
+    return Answer(data={"name": name, "paused": True, "managers": len(done.pools)}, message=f"Pool {name} paused")
 
 
 async def resume(call: Call, name: str) -> Answer:
     """Give the workers of a pool tasks again."""
     done = await pause_pool(call.audited("worker-pools resume", name), call.now, name, paused=False, by=call.by)
-    return Answer(data={"name": name, "paused": False, "managers": len(done.pools)})
+    return Answer(data={"name": name, "paused": False, "managers": len(done.pools)}, message=f"Pool {name} resumed")
 
 
 async def get_partitions(call: Call, name: str) -> Answer:
@@ -265,7 +268,7 @@ async def activity(call: Call, *, limit: int, before: str | None, since: str | N
     kinds = [] if kind is None else kind.split(",")
     acts = Role.ADMIN in call.caller.roles
     entries = await read_activity(call.store, limit=limit, before=before, since=moment, kinds=kinds, acts=acts)
-    offers = undo_offers(entries)
+    offers = await find_undo_offers(call.store, entries)
     found = [activity_document(one) | {"undo": one.id in offers} for one in entries]
     following = entries[-1].id if len(entries) == limit else None
     return Answer(data={"activity": found, "items": found, "count": len(found), "next": following})

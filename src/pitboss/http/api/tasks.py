@@ -54,7 +54,7 @@ async def create_many(call: Call, body: bodies.CreateTasks) -> Answer:
     found = [await _created_document(call, one) for one in created]
     new = sum(one.placed.created for one in created)
     data = {"tasks": found, "items": found, "count": len(found), "created": new}
-    return Answer(data=data, message=f"{new} tasks created", code=201)
+    return Answer(data=data, message=f"{counted(new, 'task')} created", code=201)
 
 
 async def list_tasks(

@@ -9,7 +9,19 @@ from pitboss.engines.capabilities import batches_of, resources_of
 from pitboss.http import bodies
 from pitboss.http.answers import Answer, ApiError
 from pitboss.http.context import Call
-from pitboss.model.batch import BatchAct, BatchStatus, Cancel, Delete, Move, Pause, Requeue, Resume, Start
+from pitboss.model.batch import (
+    Batch,
+    BatchAct,
+    BatchChanged,
+    BatchStatus,
+    Cancel,
+    Delete,
+    Move,
+    Pause,
+    Requeue,
+    Resume,
+    Start,
+)
 from pitboss.model.canonical import to_json
 from pitboss.model.errors import InvalidInput
 from pitboss.model.limits import rate
@@ -79,7 +91,9 @@ async def act_on_batch(call: Call, batch_id: str, act: Act, body: bodies.ActOnBa
     store = await call.kept(f"batches {act}", batch.id, details)
     done = await act_in_portions(batches_of(store), batch.id, _act(act, body))
     data = {"id": batch.id, "changed": done.changed, "refused": list(done.refused)}
-    return Answer(data=data | ({"batch_status": done.batch.status} if done.batch else {}))
+    if done.batch is None:
+        return Answer(data=data, message="Batch deleted")
+    return Answer(data=data | {"batch_status": done.batch.status}, message=_done_text(act, done, done.batch))
 
 
 async def delete_batch(call: Call, batch_id: str, *, force: bool) -> Answer:
@@ -144,6 +158,8 @@ async def get_resource_pool(call: Call, name: str) -> Answer:
 async def limit_pool(call: Call, name: str, body: bodies.LimitPool) -> Answer:
     """Set limits of a resource pool above what is declared."""
     words = [f"{key}={value}" for key, value in body.limits.items()]
+    if not words and not body.reset:
+        raise InvalidInput("no limit was given", why="there is nothing to change", fix="name a limit and its value")
     store = await call.kept("resource-pools limit", name, body.model_dump())
     await limit_resource_pool(store, name, words, by=call.by, reset=body.reset)
     return await get_resource_pool(call, name)
@@ -186,6 +202,14 @@ async def change_all_members(call: Call, name: str, act: str) -> Answer:
     changed = await change_members(store, name, found, change)
     said = f"{counted(len(changed), 'member')} {'reset' if act == 'reset' else 'enabled'}"
     return Answer(data={"pool": name, "changed": len(changed)}, message=said)
+
+
+def _done_text(act: Act, done: BatchChanged, batch: Batch) -> str:
+    if act == "requeue":
+        return f"{counted(done.changed, 'item')} set to run again"
+    if act == "move" and batch.position:
+        return f"Batch is number {batch.position} in lane {batch.lane}"
+    return f"Batch is {batch.status.replace('_', ' ')}"
 
 
 def _act(act: Act, body: bodies.ActOnBatch) -> BatchAct:

@@ -102,7 +102,8 @@ def _done(code: int, answer: Mapping[str, Any]) -> Done:
     details = answer.get("details", {})
     faults = details.get("errors", [])
     why = details.get("why", "") or "; ".join(f"{one['field']}: {one['message']}" for one in faults[:3])
-    return Done(code, str(answer.get("error", "It did not work")), why=why, fix=details.get("fix", ""))
+    fix = details.get("fix", "") or ("correct it, and send it again" if faults else "")
+    return Done(code, str(answer.get("error", "It did not work")), why=why, fix=fix)
 
 
 def _body(route: APIRoute, texts: Mapping[str, list[str]]) -> bytes:

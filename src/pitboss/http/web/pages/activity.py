@@ -6,7 +6,7 @@ from pitboss.model.access import Role
 from pitboss.model.duration import span
 from pitboss.model.errors import InvalidInput
 from pitboss.operate.activity import KINDS, activity_document, search_activity
-from pitboss.operate.undo import undo_offers
+from pitboss.operate.undo import find_undo_offers
 
 _ROWS = 50
 _TIMES = ("1h", "24h", "7d", "30d")
@@ -38,7 +38,8 @@ async def read(view: View) -> Context:
     except InvalidInput as error:
         return {**found, "fault": error, "rows": (), "next": None, "undo": ()}
     documents = [activity_document(one) | {"at_moment": one.at} for one in rows]
-    return {**found, "fault": None, "rows": documents, "next": following, "undo": undo_offers(rows)}
+    offers = await find_undo_offers(view.store, rows)
+    return {**found, "fault": None, "rows": documents, "next": following, "undo": offers}
 
 
 PAGES = (Page("/activity", "Activity", "activity.html", read, ("happenings", "acts", "store")),)

@@ -3,8 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import partial
-from statistics import median
-from typing import Any, NamedTuple
+from typing import Any
 
 from pitboss.client.handler_sizes import HandlerSizes, recall_sizes
 from pitboss.engines.capabilities import capabilities
@@ -16,34 +15,27 @@ from pitboss.model.access import Role
 from pitboss.model.duration import SECOND
 from pitboss.model.figures import MINUTE
 from pitboss.model.filter import EVERYTHING, by, written
-from pitboss.model.fleet import READY, ManagerView, live_managers
-from pitboss.model.queue import RESERVED, is_reserved
-from pitboss.model.queue_forecast import Trend
+from pitboss.model.fleet import ManagerView, live_managers, odd_workers
 from pitboss.model.schedule import Schedule
-from pitboss.model.snapshot import WorkerState
 from pitboss.model.states import State
-from pitboss.model.verdict import Health
 from pitboss.operate import queue_flows as flows_of
 from pitboss.operate.activity import activity_document, read_activity
 from pitboss.operate.failures import FailureGroup, FailureGroups, failure_groups, failures_over_time
+from pitboss.operate.key_numbers import evidence, key_numbers
 from pitboss.operate.pulse import Pulse, read_pulse
-from pitboss.operate.queue_flows import QueueFlow, slots_of
-from pitboss.operate.resources import list_resource_pools
+from pitboss.operate.queue_flows import QueueFlow
+from pitboss.operate.remote_workers import RemoteWorker
+from pitboss.operate.resources import list_resource_pools, neediest
 from pitboss.operate.schedules import last_runs, read_named_schedules
 from pitboss.operate.status import Status
 from pitboss.operate.system import read_store_facts
 from pitboss.operate.undo import undo_offers
 
-_AWAY = ("cooling", "blacklisted")
 ORDER = ("ready", "busy", "resting", "cooling", "blacklisted", "disabled")
 _SIZES_SECONDS, _PULSE_SECONDS, _SECONDS = 30.0, 5.0, 2.0
 _QUEUES, _POOLS, _BATCHES, _FAILURES, _HAPPENINGS, _ODD, _RUNS = 8, 6, 6, 4, 8, 5, 12
 # The bars of failures: an hour in steps of three minutes.
 _STEP, _STEPS = 3 * MINUTE, 20
-# The last minutes are compared with the hour.
-_LATELY = 5
-_ODD_STATES = (WorkerState.CRASHED, WorkerState.RESTARTING, WorkerState.DRAINING)
-_WORSE = (Trend.GROWS, Trend.STALLED)
 
 
 async def read(view: View) -> Context:
@@ -65,15 +57,16 @@ async def read(view: View) -> Context:
         "why": list(linked(view, status, verdict.why)),
         "remedies": remedies(view, verdict.actions),
         "also": [list(linked(view, status, line)) for line in verdict.also],
-        "evidence": _evidence(status, flows, pulse),
-        "totals": _totals(status, flows, pulse, managers),
+        "evidence": evidence(status, flows, pulse),
+        "totals": key_numbers(status, flows, pulse, managers),
         "pulse": pulse,
         "flows": flows[:_QUEUES],
         "queue_count": len(flows),
         "strips": strips(managers),
+        "remote": sum(one.status != "offline" for one in await remote_workers(view)),
         "sizes": await handler_sizes(view),
         "states": Counter(one.state.value for manager in managers for one in manager.snapshot.workers),
-        "odd": _odd(managers)[:_ODD],
+        "odd": odd_workers(managers)[:_ODD],
         "pools": (await resource_pools(view))[:_POOLS],
         "order": ORDER,
         "charts_of": await read_charts(view),
@@ -96,6 +89,10 @@ async def handler_sizes(view: View) -> dict[str, HandlerSizes]:
     if figures is None:
         return {}
     return await view.readings.get("sizes", lambda: recall_sizes(figures, view.now), _SIZES_SECONDS)
+
+
+async def remote_workers(view: View) -> list[RemoteWorker]:
+    return await view.readings.get("remote", lambda: view.call.server.workers.all(view.now), _SECONDS)
 
 
 async def queue_flows(view: View) -> list[QueueFlow]:
@@ -138,81 +135,6 @@ def linked(view: View, status: Status, said: str) -> Iterator[tuple[str, str]]:
             yield f'"{piece}"' if place % 2 else piece, ""
 
 
-class Evidence(NamedTuple):
-    """What came and ended in each minute of the last hour. Without a queue it is of all."""
-
-    queue: str
-    came: Sequence[float | None]
-    went: Sequence[float | None]
-    inflow: float
-    outflow: float
-    grows: bool
-
-
-def _evidence(status: Status, flows: Sequence[QueueFlow], pulse: Pulse) -> Evidence:
-    """Of the queue that the verdict is about, or of that in which most waits if something is wrong."""
-    named = [one for one in flows if one.queue.name == status.verdict.queue]
-    if not named and status.verdict.health is not Health.HEALTHY:
-        named = [one for one in flows if one.queue.waiting]
-    if not named:
-        inflow, outflow = (sum(one or 0 for one in part) / 60 / _LATELY for part in _last_minutes(pulse))
-        return Evidence("", pulse.came, pulse.ended, inflow, outflow, grows=False)
-    queue, found = named[0].queue.name, named[0].forecast
-    return Evidence(queue, found.came, found.went, found.inflow, found.outflow, grows=found.trend is Trend.GROWS)
-
-
-def _last_minutes(pulse: Pulse) -> tuple[Sequence[float | None], Sequence[float | None]]:
-    return pulse.came[-_LATELY:], pulse.ended[-_LATELY:]
-
-
-def _totals(
-    status: Status, flows: Sequence[QueueFlow], pulse: Pulse, managers: Sequence[ManagerView]
-) -> dict[str, Any]:
-    workers = [worker for manager in managers for worker in manager.snapshot.workers]
-    waits = [(one.forecast.waited, one.queue.name) for one in flows if one.forecast.waited]
-    growing = [one.forecast for one in flows if one.forecast.trend is Trend.GROWS]
-    waiting = sum(one.queue.waiting for one in flows)
-    running = sum(one.running for one in flows)
-    over_time = [max(0, (one or 0) - running) for one in pulse.unfinished(waiting + running)]
-    minutes = len(pulse.ended)
-    return {
-        "waiting": waiting,
-        "of_users": _of_users(status),
-        "waiting_over_time": over_time,
-        "usually_waiting": median(over_time) if over_time else None,
-        "growth": sum(one.inflow - one.outflow for one in growing),
-        "grows_since": min((one.since for one in growing if one.since is not None), default=None),
-        "oldest": max(waits, default=None),
-        "due": any(one.queue.counts.get(State.PENDING) for one in flows),
-        "running": running,
-        "slots": slots_of(managers),
-        "short_of": next((one.forecast.pinch.name for one in flows if _short(one)), ""),
-        "ending": sum(one or 0 for one in pulse.ended[-_LATELY:]) / (_LATELY * 60),
-        "usually_ending": sum(one or 0 for one in pulse.ended) / (minutes * 60) if minutes else 0.0,
-        "failed": sum(one or 0 for one in pulse.failed),
-        "ended": sum(one or 0 for one in pulse.ended),
-        "ready": sum(one.state in READY for one in workers),
-        "workers": len(workers),
-        "crashed": sum(one.state is WorkerState.CRASHED for one in workers),
-        "restarting": sum(one.state is WorkerState.RESTARTING for one in workers),
-    }
-
-
-def _of_users(status: Status) -> str:
-    """The end of a filter that leaves out what the numbers leave out: tasks of Pitboss itself, if there are any."""
-    own = any(is_reserved(one.name) and any(one.counts.values()) for one in status.queues)
-    return f" -queue:{RESERVED}*" if own else ""
-
-
-def _short(one: QueueFlow) -> bool:
-    """Whether it waits for members of a resource pool."""
-    return one.forecast.trend in _WORSE and one.forecast.pinch.kind == "resource"
-
-
-def _count(manager: ManagerView, pool: str) -> int:
-    return sum(worker.pool == pool for worker in manager.live)
-
-
 def strips(managers: Sequence[ManagerView]) -> list[dict[str, Any]]:
     """The workers of each pool, by host."""
     names = sorted({pool.name for manager in managers for pool in manager.snapshot.pools})
@@ -228,27 +150,10 @@ def strips(managers: Sequence[ManagerView]) -> list[dict[str, Any]]:
                     {"name": manager.host, "session": manager.number, "workers": workers, "slots": pool.concurrency}
                 )
                 used += sum(one.running for one in workers)
-                slots += pool.concurrency * _count(manager, name)
+                slots += pool.concurrency * sum(worker.pool == name for worker in manager.live)
         paused = any(one.paused for manager in managers for one in manager.snapshot.pools if one.name == name)
         found.append({"name": name, "hosts": hosts, "used": used, "slots": slots, "paused": paused})
     return found
-
-
-def _odd(managers: Sequence[ManagerView]) -> list[dict[str, Any]]:
-    """Workers that a person may want to look at."""
-    found = []
-    for manager in managers:
-        for one in manager.snapshot.workers:
-            limit = _memory(manager, one.pool)
-            full = bool(limit) and one.rss > limit
-            if one.state in _ODD_STATES or one.why or one.crashes or full:
-                about = {"worker": one, "host": manager.host, "session": manager.number, "limit": limit, "full": full}
-                found.append(about)
-    return found
-
-
-def _memory(manager: ManagerView, pool: str) -> int:
-    return next((one.memory for one in manager.snapshot.pools if one.name == pool), 0)
 
 
 async def resource_pools(view: View) -> list[dict[str, Any]]:
@@ -257,14 +162,11 @@ async def resource_pools(view: View) -> list[dict[str, Any]]:
         return []
     pools = await view.readings.get("pools", lambda: list_resource_pools(view.store, view.now), _SECONDS)
     found = []
-    for pool in pools:
+    for pool in neediest(pools):
         counts = Counter(one.condition.value for one in pool.members)
         conditions = [name for name in ORDER for _ in range(counts[name])]
-        usable = sum(counts[name] for name in ("ready", "busy", "resting"))
-        away = [one.until for one in pool.members if one.condition.value in _AWAY and one.until is not None]
-        back = min(away, default=None)
-        found.append({"pool": pool, "counts": counts, "conditions": conditions, "usable": usable, "back": back})
-    return sorted(found, key=lambda one: one["usable"] - len(one["conditions"]))
+        found.append({"pool": pool, "counts": counts, "conditions": conditions})
+    return found
 
 
 async def _schedules(view: View, status: Status) -> Sequence[Any]:

@@ -74,7 +74,7 @@ async def one_pool(view: View) -> Context:
         "counts_by_condition": counts,
         "order": ORDER,
         "cell_list": [kind for kind in ORDER for _ in range(counts[kind])],
-        "usable": sum(counts[kind] for kind in ("ready", "busy", "resting")),
+        "usable": reading.usable,
         "in_use": sum(one.member.in_use for one in reading.members),
         "places": _places(reading),
         "condition": condition,

@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 from pitboss.client.handler_sizes import HandlerSizes
 from pitboss.engines.capabilities import capabilities
 from pitboss.http.web.pages import Context, Page
-from pitboss.http.web.pages.overview import handler_sizes, strips
+from pitboss.http.web.pages.overview import handler_sizes, remote_workers, strips
 from pitboss.http.web.view import View
 from pitboss.model.errors import NotFound, PitbossError
 from pitboss.model.figures import HOUR
-from pitboss.model.fleet import ManagerView, WorkerPoolView, live_managers, worker_pools
+from pitboss.model.fleet import ManagerView, WorkerPoolView, live_managers, mean_run, worker_pools, worst_state
 from pitboss.model.session import Session
 from pitboss.model.snapshot import PoolFigures, WorkerFigures, WorkerState
 from pitboss.operate.desired_state import read_desired_state
@@ -28,7 +28,7 @@ _REMOTE, _HOSTS = 50, 8
 _CHOICES = (60, 300, 1000)
 _LEVELS = ("info", "warning", "error")
 _LEARNED = 12
-_FIGURES_SECONDS, _REMOTE_SECONDS, _STACK_SECONDS = 5.0, 2.0, 5.0
+_FIGURES_SECONDS, _STACK_SECONDS = 5.0, 5.0
 # The areas of the chart, from below: the state of a worker and the look of its area.
 _AREAS = (
     ("processing", "f-run a1"),
@@ -57,7 +57,7 @@ async def all_workers(view: View) -> Context:
     here = [row for row in rows if _fits(row, wanted["pool"], wanted["host"])]
     chosen = [row for row in here if wanted["state"] in ("", row.worker.state)]
     shown = part(view, chosen)
-    remote = await view.readings.get("remote", lambda: view.call.server.workers.all(status.now), _REMOTE_SECONDS)
+    remote = await remote_workers(view)
     return {
         "wanted": wanted,
         "states": list(WorkerState),
@@ -93,11 +93,12 @@ async def one_pool(view: View) -> Context:
         "workers": [row.worker for row in rows],
         "strips": [one for one in strips([one.manager for one in views]) if one["name"] == name],
         "rows": shown,
+        "mean_run": mean_run(row.worker for row in rows),
         "sizes": await handler_sizes(view),
         "figures": found,
         "areas": [] if found is None else [(look, found.series.get(f"workers_{state}", ())) for state, look in _AREAS],
         "learned": await _learned(view, [one.pool for one in views]),
-        "worst": _worst(views),
+        "worst": worst_state(views),
         "logs": [
             await _log(view, one.manager.session, one.manager.snapshot.logs, [worker.name for worker in one.workers])
             for one in views[:_HOSTS]
@@ -173,12 +174,6 @@ def _pools(views: Sequence[WorkerPoolView]) -> dict[str, list[WorkerPoolView]]:
     for one in views:
         found.setdefault(one.pool.name, []).append(one)
     return found
-
-
-def _worst(views: Sequence[WorkerPoolView]) -> str:
-    """The state of the pool: the worst on any host."""
-    order = ("dead", "crashed", "paused", "draining", "changing", "running")
-    return min((one.state for one in views), key=order.index)
 
 
 async def _learned(view: View, pools: Sequence[PoolFigures]) -> list[tuple[str, HandlerSizes]]:

@@ -10,7 +10,7 @@ let channel, source, opens = 0, pause = 1000;
 const picked = () => main.querySelector("[name=_pick]:checked");
 
 function show() {
-  const words = paused || picked() ? "Paused" : failed ? `updated ${Math.round((Date.now() - fetched) / 1000)} s ago` : live ? "Live" : "every 10 s";
+  const words = paused || picked() ? "Updates paused" : failed ? `updated ${Math.round((Date.now() - fetched) / 1000)} s ago` : live ? "Live" : "every 10 s";
   sign.classList.toggle("is-stale", words !== "Live");
   if (sign.textContent !== words) sign.firstElementChild.textContent = words;
   button.setAttribute("aria-pressed", paused);
