@@ -11,7 +11,7 @@ from pitboss.engines.capabilities import capabilities
 from pitboss.engines.protocol import Clock, Store
 from pitboss.model.batch import IN_SLOT, Batch, BatchStatus
 from pitboss.model.duration import SECOND, Moment, Span, spoken
-from pitboss.model.figures import HOUR, MINUTE, bucket
+from pitboss.model.figures import HOUR, MINUTE, RAW, bucket
 from pitboss.model.filter import Count, by, parsed
 from pitboss.model.finding import Finding, fine
 from pitboss.model.fleet import live_managers
@@ -174,21 +174,27 @@ async def _held_by_handler(store: Store, queues: list[Queue]) -> tuple[dict[str,
 
 
 async def _ended_lately(store: Store, now: Moment) -> Ended:
-    """As the dashboard counts them: completed tasks may be kept for less than an hour. A store without figures counts
-    those of the longest of some times in which not more ended than are counted: a share must be of all."""
-    figures = capabilities(store).figures
-    if figures is not None:
-        flows = await figures.flows(bucket(now - LATELY, MINUTE), now + 1, span=HOUR)
-        own = [one for one in flows if not is_reserved(one.queue)]
-        return Ended(LATELY, sum(one.ended for one in own), sum(one.failed for one in own))
+    """Of the longest of some times in which not more ended than are counted: a share must be of all, and a busy store
+    is judged by a shorter time. Flows say it as the dashboard does: completed tasks may be kept for less than that."""
     found = Ended()
     for within in _WITHIN:
-        failed = await _ended(store, State.FAILED, within)
-        completed = await _ended(store, State.COMPLETED, within)
-        found = Ended(within, failed.number + completed.number, failed.number)
-        if not failed.more and not completed.more:
+        found, more = await _ended_within(store, within, now)
+        if not more:
             break
     return found
+
+
+async def _ended_within(store: Store, within: Span, now: Moment) -> tuple[Ended, bool]:
+    """And whether that were more than are counted."""
+    figures = capabilities(store).figures
+    if figures is None:
+        failed = await _ended(store, State.FAILED, within)
+        completed = await _ended(store, State.COMPLETED, within)
+        return Ended(within, failed.number + completed.number, failed.number), failed.more or completed.more
+    first = bucket(now - within, MINUTE if within > MINUTE else RAW)
+    flows = [one for one in await figures.flows(first, now + 1, span=HOUR) if not is_reserved(one.queue)]
+    number, failures = sum(one.ended for one in flows), sum(one.failed for one in flows)
+    return Ended(within, number, failures), number > _COUNTED
 
 
 async def _usual_failure(store: Store) -> tuple[str, str]:
