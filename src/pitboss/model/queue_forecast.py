@@ -314,10 +314,11 @@ def _of_pool(pool: PoolState) -> Pinch:
     return Pinch("resources", said, "resource", pool.name)
 
 
-def per(rate: float) -> str:
-    """A rate per second, minute or hour, whichever makes a readable number."""
+def per(rate: float, beside: float = 0.0) -> str:
+    """A rate per second, minute or hour, whichever makes a readable number; with another one beside it, of the larger
+    one."""
     for unit, name in ((1, "s"), (60, "min"), (3600, "h")):
-        if rate * unit >= _READABLE or name == "h":
+        if max(rate, beside) * unit >= _READABLE or name == "h":
             value = rate * unit
             return f"{value:,.0f}/{name}" if value >= _ROUNDED else f"{value:.2g}/{name}"
     return "0/s"
@@ -358,9 +359,9 @@ def spoken_forecast(found: QueueForecast, time: Callable[[Moment], str]) -> str:
         case Trend.CLEARS:
             return f"clears in {spoken_clear(found)}"
         case Trend.GROWS:
-            return f"grows: {per(found.inflow)} in, {per(found.outflow)} out"
+            return f"grows: {per(found.inflow, found.outflow)} in, {per(found.outflow, found.inflow)} out"
         case Trend.HOLDS:
-            return f"holds: {per(found.inflow)} in, {per(found.outflow)} out"
+            return f"holds: {per(found.inflow, found.outflow)} in, {per(found.outflow, found.inflow)} out"
         case Trend.STALLED | Trend.PAUSED:
             return f"{found.trend}{since}"
         case Trend.UNKNOWN:

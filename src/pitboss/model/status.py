@@ -9,8 +9,9 @@ from pitboss.model.duration import SECOND, Moment, spoken
 from pitboss.model.finding import Finding, fine, problem, warning
 from pitboss.model.fleet import ManagerView, live_managers, locked_pools, manager_view, worker_pools
 from pitboss.model.gates import how_paused
-from pitboss.model.judgement import BY_OPERATORS, held_tasks, judge, most_first, next_and_waiting, serves, tasks_wait
+from pitboss.model.judgement import held_tasks, judge, most_first
 from pitboss.model.partition_findings import partition_findings
+from pitboss.model.queue_verdicts import BY_OPERATORS
 from pitboss.model.schedule_findings import schedule_findings
 from pitboss.model.sealed import MissingKey, told
 from pitboss.model.snapshot import WorkerState
@@ -18,6 +19,8 @@ from pitboss.model.source_findings import source_findings
 from pitboss.model.store_reading import StoreReading
 from pitboss.model.text import counted, listed
 from pitboss.model.verdict import Verdict
+from pitboss.model.verdict_case import serves, tasks_wait
+from pitboss.model.worker_verdicts import next_and_waiting
 
 _SHOWN = 5
 # Causes that have a finding of their own.
