@@ -73,6 +73,16 @@ class TestRemoteTasks(Subject):
         assert (status.verdict.cause, status.verdict.queue) == ("no-remote-worker", "echo")
         assert "workers" not in {one.check for one in status.findings}
 
+    async def test_a_queue_in_which_no_worker_looks_for_it_is_named(self, bench: Bench) -> None:
+        """Regression: it was "the next one, starts at once", and was never claimed."""
+        await bench.store.register([ECHO])
+        task = (await bench.add(handler="echo", queue="other")).id
+        await serving(bench)
+        await opened(bench, "remote", {"types": ["echo"]})
+        found = await why(bench, task)
+        assert (found.cause, found.stuck) == ("remote-queue", True)
+        assert found.sentence == f"{CLAIM}, and none looks in queue other for echo, but in echo"
+
     async def test_a_registered_worker_counts_for_its_types(self, bench: Bench) -> None:
         task = await echo(bench)
         await serving(bench)

@@ -209,7 +209,7 @@ async def read_scene(
         now=now,
         managers=live_managers(living, now),
         others=[one for one in living if one.info.kind != "manager"],
-        remote=frozenset(one.name for one in await store.handlers() if one.remote) if tasks else frozenset(),
+        remote={one.name: one.queues for one in await store.handlers() if one.remote} if tasks else {},
         queues=named,
         pools=await pool_views(store, pools.values(), picky if sparing else None),
         bound={key: name for key in sorted(keys) if (name := await has.resources.bound(*key))} if has.resources else {},

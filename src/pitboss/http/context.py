@@ -95,7 +95,7 @@ class Server:
         await self.keys.stop()
 
     def _queues(self) -> list[str]:
-        return sorted({one.info.queue for one in self.types.remote})
+        return sorted({queue for one in self.types.remote for queue in one.queues})
 
 
 class Call:

@@ -16,6 +16,8 @@ from pitboss.model.states import WAITING, State
 LIMITS = ("capacity", "rate", "max_per_key")
 # The key of a handler's `about` that says how long a task usually takes, in microseconds.
 USUAL = "usual"
+# In `HandlerInfo.about`: other queues of a task type, see `HandlerInfo.queues`.
+OTHER_QUEUES = "other_queues"
 # Queues and handlers of Pitboss itself begin so.
 RESERVED = "pitboss."
 _RESERVED_KINDS = frozenset({"queue", "task", "task type", "queue, task or pool"})
@@ -98,6 +100,11 @@ class HandlerInfo(msgspec.Struct, frozen=True, kw_only=True):
         """How long a task usually takes, if that is declared."""
         found = from_json(self.about).get(USUAL)
         return found if isinstance(found, int) else None
+
+    @property
+    def queues(self) -> tuple[str, ...]:
+        """Where remote workers look for its tasks: its queue, and those in which tasks were put before it was known."""
+        return self.queue, *from_json(self.about).get(OTHER_QUEUES, ())
 
     def registered(self, before: "HandlerInfo | None", number: int, now: Moment) -> "HandlerInfo":
         """As it is stored: `number` is for a new one."""

@@ -48,6 +48,11 @@ def of_remote(task: Task, scene: Scene) -> Gate:
             stuck=True,
             helps=("pitboss serve",),
         )
+    looked_at = scene.remote.get(task.handler, ())
+    if looked_at and task.queue not in looked_at:
+        said = f"none looks in queue {task.queue} for {task.handler}, but in {listed(looked_at)}"
+        helps = (f"pitboss tasks cancel {task.id}", f"send it again to queue {looked_at[0]}")
+        return _shut(said, cause="remote-queue", sentence=f"{_CLAIM}, and {said}", stuck=True, helps=helps)
     workers = sum(_takes(one, task.handler) for one in scene.others)
     if workers:
         figure = counted(workers, "remote worker")

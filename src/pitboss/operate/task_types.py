@@ -7,12 +7,14 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from pitboss.client.schema import checker, compiled
-from pitboss.engines.protocol import Handlers
+from pitboss.engines.protocol import Handlers, Store
 from pitboss.model.canonical import Json, to_json
 from pitboss.model.duration import SECOND, Moment, Span
 from pitboss.model.errors import InvalidInput, NotFound, Refused
+from pitboss.model.filter import by
 from pitboss.model.policy import Backoff, Policy
 from pitboss.model.queue import HandlerInfo, checked_name, is_reserved
+from pitboss.model.states import State
 from pitboss.operate.lookup import closest
 from pitboss.operate.schema_cost import refuse_costly
 
@@ -24,12 +26,16 @@ _FRESH: Span = SECOND
 
 
 class TypeAbout(msgspec.Struct, frozen=True, kw_only=True):
-    """What the registry knows of a task type beyond its queue, policy and schema."""
+    """What the registry knows of a task type beyond its queue, policy and schema.
+
+    Tasks that were sent by name before the type was known are in `other_queues`: workers look for them there too.
+    """
 
     version: str = ""
     active: bool = True
     dedupe: Dedupe = "unfinished"
     description: str = ""
+    other_queues: tuple[str, ...] = ()
 
 
 class NewType(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,6 +69,7 @@ class NewType(msgspec.Struct, frozen=True, kw_only=True):
             active=self.activate or known.active,
             dedupe=known.dedupe if self.dedupe is None else self.dedupe,
             description=known.description if self.description is None else self.description,
+            other_queues=known.other_queues,
         )
         return HandlerInfo(
             name=name,
@@ -86,11 +93,16 @@ class TaskType(NamedTuple):
     def claim_lasts(self) -> Span:
         return self.policy.timeout or CLAIM_LASTS
 
+    @property
+    def queues(self) -> tuple[str, ...]:
+        """As `HandlerInfo.queues`, without reading JSON for each claim."""
+        return self.info.queue, *self.about.other_queues
+
 
 class TaskTypes:
     """The registry as one process knows it, read again when it is older than a second."""
 
-    def __init__(self, store: Handlers, now: Callable[[], Moment]) -> None:
+    def __init__(self, store: Store, now: Callable[[], Moment]) -> None:
         self._store, self._now = store, now
         self._read_at: Moment | None = None
         # Before the first reading nothing is known, so all callers wait for it.
@@ -152,10 +164,22 @@ class TaskTypes:
                 why=f"its tasks may wait in {before.info.queue}, where no worker would look any more",
                 fix=f'leave "queue" out, say "{before.info.queue}", or register it under another name',
             )
+        if before is None:
+            info = await self._with_other_queues(info)
         if before is None or info.registered(before.info, 0, -1) != before.info:
             await store.register([info])
             await self.read()
         return self._known[info.name], before is None
+
+    async def _with_other_queues(self, info: HandlerInfo) -> HandlerInfo:
+        """A new type with the queues in which tasks of it are held: registering it releases them where they are."""
+        holding = [
+            one.name for one in await self._store.queues() if one.counts.get(State.HELD) and one.name != info.queue
+        ]
+        wanted = [(name, by(state=State.HELD, task=info.name, queue=name)) for name in holding]
+        found = [name for name, held in wanted if (await self._store.find(held, limit=1)).tasks]
+        about = msgspec.structs.replace(msgspec.json.decode(info.about, type=TypeAbout), other_queues=tuple(found))
+        return msgspec.structs.replace(info, about=msgspec.json.encode(about).decode())
 
     async def deactivate(self, store: Handlers, name: str) -> TaskType:
         """No new tasks of this type from now on; those that wait go on."""

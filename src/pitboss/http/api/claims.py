@@ -144,7 +144,7 @@ async def _wish(call: Call, body: bodies.ClaimTasks) -> RemoteWish | None:
     return RemoteWish(
         worker=body.worker_id,
         handlers=tuple(sorted(one.info.name for one in types)),
-        queues=tuple(sorted({one.info.queue for one in types})),
+        queues=tuple(sorted({queue for one in types for queue in one.queues})),
         lasts=lasts,
         most=body.limit or 1,
         order=_order(body),
