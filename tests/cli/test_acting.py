@@ -237,7 +237,7 @@ def test_limits_are_set_and_lifted() -> None:
     (queue,) = pitboss("queues", "list", "--json").json()["queues"]
     assert queue["rate"] == [{"count": 2, "seconds": 1.0}, {"count": 100, "seconds": 3600.0}]
     assert queue["capacity"] == 1000
-    assert "2/1s, 100/1h, at most 1,000" in pitboss("queues", "list").out
+    assert "2/1s, 100/1h, 1,000 may wait" in pitboss("queues", "list").out
     pitboss("queues", "limit", "mail", "--rate", "none")
     (queue,) = pitboss("queues", "list", "--json").json()["queues"]
     assert (queue["rate"], queue["capacity"]) == ([], 1000)

@@ -31,7 +31,7 @@ def declare() -> None:
 def test_a_limit_of_an_operator_is_above_the_declared_one_until_it_is_reset() -> None:
     declare()
     answer = pitboss("queues", "limit", "mail", "--capacity", "7")
-    assert answer.err == 'queue "mail": 10/1s, at most 7 (capacity set by operator; declared: 10/1s, at most 1,000)\n'
+    assert answer.err == 'queue "mail": 10/1s, 7 may wait (capacity set by operator; declared: 10/1s, 1,000 may wait)\n'
     declare()
     assert answer.err.partition(": ")[2].strip() in pitboss("queues", "list").out
     page = pitboss("queues", "show", "mail").out
@@ -39,7 +39,7 @@ def test_a_limit_of_an_operator_is_above_the_declared_one_until_it_is_reset() ->
     assert re.search(r"rate +10/1s +declared\n", page)
     assert "kept         completed 1d, failed forever" in page
     answer = pitboss("queues", "limit", "mail", "--reset")
-    assert answer.err == 'queue "mail": 10/1s, at most 1,000, as declared\n'
+    assert answer.err == 'queue "mail": 10/1s, 1,000 may wait, as declared\n'
     assert "operator" not in pitboss("queues", "list").out
 
 
@@ -47,7 +47,7 @@ def test_reset_keeps_what_the_same_command_sets() -> None:
     declare()
     pitboss("queues", "limit", "mail", "--capacity", "7")
     answer = pitboss("queues", "limit", "mail", "--reset", "--rate", "none")
-    assert "at most 1,000 (rate set by operator; declared: 10/1s, at most 1,000)" in answer.err
+    assert "1,000 may wait (rate set by operator; declared: 10/1s, 1,000 may wait)" in answer.err
 
 
 def test_the_document_of_a_queue() -> None:

@@ -152,11 +152,13 @@ async def test_a_worker_that_is_told_to_leave_while_it_starts_gets_no_task() -> 
     await leaving.placed.wait()
     assert stage.router.room("default") == 1
     assert slot.state is WorkerState.DRAINING
+    assert slot in stage.pool.shown_slots()
     assert "worker default-2 is ready (pid 0)" not in stage.said
     leaving.exit_code = 0
     leaving.gone.set()
     await stage.until(partial(stage.is_over, leaving))
     await stage.until(lambda: slot.state is WorkerState.STOPPED)
+    assert slot not in stage.pool.shown_slots(), "it was listed as stopped until the next change of size"
     assert stage.router.room("default") == 1
     await stage.pool.end(0)
 

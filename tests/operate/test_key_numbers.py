@@ -3,10 +3,12 @@
 import pytest
 
 from pitboss.model.fleet import live_managers
+from pitboss.model.snapshot import PoolFigures, Snapshot, WorkerFigures, WorkerState
 from pitboss.operate.key_numbers import Evidence, KeyNumbers, evidence, key_numbers
 from pitboss.operate.pulse import read_pulse
 from pitboss.operate.queue_flows import queue_flows
 from pitboss.operate.status import read_status
+from tests.operate.bench import Bench
 from tests.operate.load_world import World
 
 
@@ -44,3 +46,16 @@ async def test_a_load_that_grows_is_told_of_its_queue() -> None:
     assert found.oldest[1] == "work"
     assert (shown.queue, shown.grows) == ("work", True)
     assert shown.inflow > shown.outflow
+
+
+async def test_workers_that_are_not_wanted_any_more_do_not_count() -> None:
+    """Regression: "2 of 3 ready" and the seats of three, for as long as one that was removed drained, and after it."""
+    store = Bench()
+    states = (WorkerState.IDLE, WorkerState.PROCESSING, WorkerState.DRAINING, WorkerState.STOPPED)
+    workers = tuple(WorkerFigures(name=f"mail-{n}", pool="mail", state=one) for n, one in enumerate(states))
+    pools = (PoolFigures(name="mail", concurrency=16, wanted=2),)
+    await store.manager(Snapshot(pools=pools, workers=workers))
+    status, pulse = await read_status(store, store.now), await read_pulse(store, store.now)
+    managers = live_managers(status.sessions, status.now)
+    found = key_numbers(status, queue_flows(status, pulse.runs), pulse, managers)
+    assert (found.ready, found.workers, found.slots, found.draining) == (2, 2, 32, 1)

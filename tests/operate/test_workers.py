@@ -5,7 +5,14 @@ import pytest
 from pitboss.model.errors import NotFound
 from pitboss.model.snapshot import PoolFigures, Snapshot, WorkerFigures, WorkerState
 from pitboss.operate.documents import managers_document
-from pitboss.operate.workers import find_managers, list_worker_pools, log_folders, read_managers, read_worker_pools
+from pitboss.operate.workers import (
+    find_managers,
+    list_worker_pools,
+    log_folders,
+    read_managers,
+    read_worker,
+    read_worker_pools,
+)
 from tests.operate.bench import Bench
 
 
@@ -58,3 +65,15 @@ async def test_worker_pools_with_the_worst_of_their_states(store: Bench) -> None
 async def test_where_logs_are(store: Bench) -> None:
     await fill(store)
     assert await log_folders(store, store.now) == ["box1 (in /srv/logs)", "box2"]
+
+
+async def test_of_two_workers_of_one_name_the_one_that_stays_is_meant(store: Bench) -> None:
+    """Regression: in a rolling restart the page of the worker was that of the one that drains."""
+    two = [WorkerFigures(name="mail-1", pool="mail", state=WorkerState.DRAINING, pid=1)]
+    two.append(WorkerFigures(name="mail-1", pool="mail", state=WorkerState.IDLE, pid=2))
+    number = await store.manager(
+        Snapshot(pools=(PoolFigures(name="mail", concurrency=4, wanted=1),), workers=tuple(two))
+    )
+    found = await read_worker(store, store.now, number, "mail-1")
+    assert (found.worker.pid, found.pool.slots) == (2, 4)
+    assert (await read_worker(store, store.now, number, "mail-1", pid=1)).worker.pid == 1

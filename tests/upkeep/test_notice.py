@@ -98,8 +98,8 @@ async def test_another_release_is_noted_when_the_first_manager_has_it() -> None:
     await scene.store.end_session(old.number)
     await scene.look(noticer)
     assert await scene.texts() == [
-        f"another release of the code of app shop runs: {release}, first in manager {session.number}"
-        for release, session in (("r1", old), ("r2", new))
+        f"the first known release of app shop runs: r1, first in manager {old.number}",
+        f"another release of app shop runs: r2, first in manager {new.number}",
     ]
 
 

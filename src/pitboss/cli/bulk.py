@@ -160,6 +160,8 @@ def _tell(screen: Screen, act: Act, selection: Selection, result: BulkResult | N
         return
     asked = f"; {counted(result.asked, 'running task')} asked to stop" if result.asked else ""
     screen.note(f"{counted(result.changed, 'task')} {act.done}{asked}")
+    if result.asked:
+        screen.note("a handler that is a plain def is not interrupted; pitboss why ID says what ends it")
     if act.verb is Verb.DISCARD:
         _tell_staying(screen, stay, selection.matched - result.changed)
     for task in result.refused[:_SAMPLE]:

@@ -187,7 +187,7 @@ def limits_text(queue: Queue) -> str:
 def _limits(whose: Queue | QueueSettings) -> str:
     limits = [
         rate_text(whose.rate),
-        "" if whose.capacity is None else f"at most {whose.capacity:,}",
+        "" if whose.capacity is None else f"{whose.capacity:,} may wait",
         "" if whose.max_per_key is None else f"{whose.max_per_key:,} per key",
     ]
     return ", ".join(one for one in limits if one)

@@ -21,7 +21,7 @@ from pitboss.model.duration import Span
 from pitboss.model.errors import InvalidInput
 from pitboss.model.failure import Routes
 from pitboss.model.policy import Policy
-from pitboss.model.queue import USUAL, HandlerInfo, checked_name
+from pitboss.model.queue import SYNC, USUAL, HandlerInfo, checked_name
 from pitboss.model.task import Claim, NewTask, Placed, Token
 from pitboss.model.want_template import WantTemplate, checked_template, with_template
 from pitboss.telemetry.traces import sending, traced_meta
@@ -165,7 +165,11 @@ class Handler(Generic[P, R, C]):
             policy=policy,
             schema=with_template(schema, self.lease.template) if self.lease else schema,
             resources=self.resources,
-            about=to_json(msgspec.to_builtins(self.routes) | ({} if self.usual is None else {USUAL: self.usual})),
+            about=to_json(
+                msgspec.to_builtins(self.routes)
+                | ({} if self.usual is None else {USUAL: self.usual})
+                | ({} if self.is_async else {SYNC: True})
+            ),
         )
 
     def _items(self, calls: Iterable[Mapping[str, Any]]) -> list[NewTask]:

@@ -51,7 +51,9 @@ async def explain_task(store: Store, task: Task, now: Moment) -> Why:
         return why_task(task, Scene(now=now))
     sessions = await store.sessions()
     if task.state is State.RUNNING:
-        return why_task(task, Scene(now=now), sessions)
+        handlers = await store.handlers() if task.cancel_asked else ()
+        sync = frozenset(one.name for one in handlers if one.sync)
+        return why_task(task, Scene(now=now, sync=sync), sessions)
     queues = _by_name(await store.queues())
     line = (
         await read_line(store, queues.get(task.queue), _LINE_READ, task.priority)

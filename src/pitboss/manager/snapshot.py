@@ -39,7 +39,7 @@ def snapshot(
         workers=tuple(
             msgspec.structs.replace(figures, slot=pool_set.slot_number(pool.spec.name, slot.place))
             for pool in pools
-            for slot in pool.every_slot()
+            for slot in pool.shown_slots()
             for figures in _workers(slot, pool, now)
         ),
         draining=draining,

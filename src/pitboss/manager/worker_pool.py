@@ -89,6 +89,10 @@ class WorkerPool:
     def every_slot(self) -> list[WorkerSlot]:
         return [*self.slots.values(), *self._leaving]
 
+    def shown_slots(self) -> list[WorkerSlot]:
+        """Without the slots that were removed and have no process left."""
+        return [*self.slots.values(), *(slot for slot in self._leaving if not slot.empty)]
+
     def resize(self, size: int) -> None:
         """Add or remove slots; the highest numbers go first."""
         self._leaving = [slot for slot in self._leaving if not slot.empty]

@@ -13,6 +13,8 @@ from pitboss.model.snapshot import PoolFigures, Snapshot, WorkerFigures, WorkerS
 
 # Workers in these states have no process; the others have one, or will have one soon.
 GONE = frozenset({WorkerState.STOPPED, WorkerState.CRASHED})
+# They are not wanted any more, and take no tasks.
+LEAVING = frozenset({WorkerState.STOPPED, WorkerState.DRAINING})
 READY = frozenset({WorkerState.IDLE, WorkerState.PROCESSING})
 # States of a worker pool, the worst first.
 _WORST = ("dead", "crashed", "paused", "draining", "changing", "running")
@@ -74,7 +76,8 @@ class WorkerPoolView(msgspec.Struct, frozen=True):
 
     @property
     def slots(self) -> int:
-        return self.pool.concurrency * len(self.live)
+        """Seats of workers that take tasks. During a replacement two workers have one name."""
+        return self.pool.concurrency * len({worker.name for worker in staying(self.live)})
 
     @property
     def ready(self) -> list[WorkerFigures]:
@@ -164,6 +167,11 @@ def worker_pools(
 def worst_state(views: Iterable[WorkerPoolView]) -> str:
     """The state of a worker pool: the worst on any host."""
     return min((one.state for one in views), key=_WORST.index)
+
+
+def staying(workers: Iterable[WorkerFigures]) -> list[WorkerFigures]:
+    """Those that are wanted: not the ones that drain, or that are gone since their pool got smaller."""
+    return [one for one in workers if one.state not in LEAVING]
 
 
 def mean_run(workers: Iterable[WorkerFigures]) -> Span | None:

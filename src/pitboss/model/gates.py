@@ -59,15 +59,16 @@ class Scene(msgspec.Struct, frozen=True, kw_only=True):
     """What surrounds waiting tasks, read at one moment. `bound` has the member of a pool's sticky key.
 
     `remote` are the handlers whose tasks remote workers run, with the queues in which they look for them; `others` the
-    live sessions of HTTP servers and of these workers. `keys` are those of queues with partitions, by queue and key;
-    `slots` may own them, and `led` says that a manager leads. `known` keeps what was computed from all members of a
-    pool: many tasks wait for the same.
+    live sessions of HTTP servers and of these workers. `sync` are handlers that nothing can interrupt. `keys` are those
+    of queues with partitions, by queue and key; `slots` may own them, and `led` says that a manager leads. `known`
+    keeps what was computed from all members of a pool: many tasks wait for the same.
     """
 
     now: Moment
     managers: Sequence[ManagerView] = ()
     others: Sequence[Session] = ()
     remote: Mapping[str, tuple[str, ...]] = {}
+    sync: frozenset[str] = frozenset()
     queues: Mapping[str, Queue] = {}
     pools: Mapping[str, ResourcePoolView] = {}
     bound: Mapping[tuple[str, str], str] = {}

@@ -16,6 +16,7 @@ from pitboss.model.states import WAITING, State
 LIMITS = ("capacity", "rate", "max_per_key")
 # The key of a handler's `about` that says how long a task usually takes, in microseconds.
 USUAL = "usual"
+SYNC = "sync"
 # In `HandlerInfo.about`: other queues of a task type, see `HandlerInfo.queues`.
 OTHER_QUEUES = "other_queues"
 # Queues and handlers of Pitboss itself begin so.
@@ -100,6 +101,11 @@ class HandlerInfo(msgspec.Struct, frozen=True, kw_only=True):
         """How long a task usually takes, if that is declared."""
         found = from_json(self.about).get(USUAL)
         return found if isinstance(found, int) else None
+
+    @property
+    def sync(self) -> bool:
+        """Whether it is a plain `def`, which nothing can interrupt."""
+        return bool(from_json(self.about).get(SYNC))
 
     @property
     def queues(self) -> tuple[str, ...]:

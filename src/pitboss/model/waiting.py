@@ -8,7 +8,7 @@ import msgspec
 from pitboss.model.batch import OVER, Batch
 from pitboss.model.duration import SECOND, Moment, Span, spoken
 from pitboss.model.eta import Range
-from pitboss.model.fleet import alive
+from pitboss.model.fleet import alive, manager_view
 from pitboss.model.gates import (
     Gate,
     Scene,
@@ -60,6 +60,11 @@ _GATES: tuple[Callable[[Task, Scene], Gate | None], ...] = (
     of_slots,
     of_line,
 )
+# Of a running task that was asked to stop.
+UNINTERRUPTED = (
+    "its handler is a plain def, which is not interrupted: it ends when it returns or looks at ctx.cancelled, at its"
+    " timeout, or when its worker pool restarts"
+)
 _REMOTE_GATES = (of_batch, of_order, of_time, of_queue, of_remote, of_partition, of_resource, of_rate, of_line)
 
 
@@ -97,7 +102,7 @@ class Why(msgspec.Struct, frozen=True, kw_only=True):
 def why_task(task: Task, scene: Scene, sessions: Sequence[Session] = ()) -> Why:
     """The answer for one task. `sessions` are needed for a running one: who runs it, and is it alive?"""
     if task.state is State.RUNNING:
-        return _running(task, sessions, scene.now)
+        return _running(task, sessions, scene)
     if task.state.finished:
         ended = f"it has ended: {task.reason}" if task.reason else f"it has ended: {task.state}"
         return Why(sentence=ended, cause=task.state.value)
@@ -247,10 +252,10 @@ def _brief(why: Why, now: Moment) -> bool:
     return why.shut is not None and why.shut.name == "resource" and 0 < (why.until or 0) - now < _WORTH_TELLING
 
 
-def _running(task: Task, sessions: Sequence[Session], now: Moment) -> Why:
-    living = alive(sessions, now)
+def _running(task: Task, sessions: Sequence[Session], scene: Scene) -> Why:
+    now, living = scene.now, alive(sessions, scene.now)
     managed = any(one.info.kind == "manager" for one in living)
-    owner = next((one.info.host for one in living if one.number == task.session), None)
+    owner = next((one for one in living if one.number == task.session), None)
     since = f" for {spoken(now - task.started_at)}" if task.started_at is not None else ""
     stopping = "; it was asked to stop" if task.cancel_asked else ""
     if task.claim_expires_at is not None:
@@ -261,7 +266,17 @@ def _running(task: Task, sessions: Sequence[Session], now: Moment) -> Why:
         return Why(sentence=f"remote worker {task.worker} runs it{since}; {claim}{stopping}", cause="running")
     if owner is None:
         return _orphaned(task, "its manager is gone", "manager-gone", managed=managed)
-    return Why(sentence=f"it runs{since} on {owner}{stopping}", cause="running")
+    said = f"it runs{since} on {owner.info.host}{stopping}"
+    if task.cancel_asked and task.handler in scene.sync:
+        return Why(sentence=f"{said}; {UNINTERRUPTED}", cause="running", helps=_restarts(task, owner))
+    return Why(sentence=said, cause="running")
+
+
+def _restarts(task: Task, owner: Session) -> tuple[str, ...]:
+    """The command that restarts the worker pool that runs it, if that is known."""
+    workers = manager_view(owner).snapshot.workers
+    pools = (one.pool for one in workers if any(current.id == task.id for current in one.tasks))
+    return tuple(f"pitboss pools restart {pool}" for pool in pools)[:1]
 
 
 def _orphaned(task: Task, why: str, cause: str, *, managed: bool) -> Why:

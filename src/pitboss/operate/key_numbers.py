@@ -6,7 +6,7 @@ from statistics import median
 import msgspec
 
 from pitboss.model.duration import Moment, Span
-from pitboss.model.fleet import READY, ManagerView
+from pitboss.model.fleet import READY, ManagerView, staying
 from pitboss.model.queue import RESERVED, is_reserved
 from pitboss.model.queue_forecast import Trend
 from pitboss.model.snapshot import WorkerState
@@ -36,7 +36,7 @@ class KeyNumbers(msgspec.Struct, frozen=True, kw_only=True):
     """Tasks and workers of the whole store. `growth` is that of the queues that grow, in tasks per second, and `oldest`
     the longest wait with its queue. `due`: tasks wait that could start. `short_of` is the resource pool that a queue
     lacks. `waits_over_time` are in seconds. `ending` and `usually_ending` are per second: of the last minutes and of
-    the hour."""
+    the hour. `workers` are those that are wanted, without `draining` ones."""
 
     waiting: int
     of_users: str
@@ -58,6 +58,7 @@ class KeyNumbers(msgspec.Struct, frozen=True, kw_only=True):
     workers: int
     crashed: int
     restarting: int
+    draining: int
 
 
 def evidence(status: Status, flows: Sequence[QueueFlow], pulse: Pulse) -> Evidence:
@@ -106,9 +107,10 @@ def key_numbers(
         failed=sum(one or 0 for one in pulse.failed),
         ended=sum(one or 0 for one in pulse.ended),
         ready=sum(one.state in READY for one in workers),
-        workers=len(workers),
+        workers=len({(one.number, it.name) for one in managers for it in staying(one.snapshot.workers)}),
         crashed=sum(one.state is WorkerState.CRASHED for one in workers),
         restarting=sum(one.state is WorkerState.RESTARTING for one in workers),
+        draining=sum(one.state is WorkerState.DRAINING for one in workers),
     )
 
 

@@ -197,7 +197,15 @@ def _workers(
     managers: Sequence[ManagerView], known: Mapping[tuple[str, str], WorkerSample], now: Moment, within: Span
 ) -> list[WorkerOverview]:
     """Those that are there, and those that were there in the time, busiest first."""
-    there = {(one.host, worker.name): worker for one in managers for worker in one.snapshot.workers}
+    present = [
+        (one.host, worker)
+        for one in managers
+        for worker in one.snapshot.workers
+        if worker.state is not WorkerState.STOPPED
+    ]
+    # During a replacement two workers have one name: the one that stays counts.
+    present.sort(key=lambda found: found[1].state is not WorkerState.DRAINING)
+    there = {(host, worker.name): worker for host, worker in present}
     found = [
         _worker(host, name, there.get((host, name)), known, now, within)
         for host, name in sorted({*known, *there}, key=lambda key: key not in there)

@@ -8,7 +8,7 @@ from pitboss.engines.capabilities import capabilities
 from pitboss.engines.protocol import Store
 from pitboss.model.duration import Moment
 from pitboss.model.errors import NotFound
-from pitboss.model.fleet import ManagerView, WorkerPoolView, alive, live_managers, manager_view, worker_pools
+from pitboss.model.fleet import LEAVING, ManagerView, WorkerPoolView, alive, live_managers, manager_view, worker_pools
 from pitboss.model.snapshot import WorkerFigures
 from pitboss.model.text import listed
 from pitboss.operate.lookup import did_you_mean
@@ -30,12 +30,13 @@ class WorkerReading(msgspec.Struct, frozen=True, kw_only=True):
     pool: WorkerPoolView
 
 
-async def read_worker(store: Store, now: Moment, number: int, name: str) -> WorkerReading:
+async def read_worker(store: Store, now: Moment, number: int, name: str, pid: int | None = None) -> WorkerReading:
+    """The worker of this name. During a replacement there are two: the one with this process, or the one that stays."""
     (manager,) = await find_managers(store, now, number=number)
-    for view in worker_pools([manager]):
-        for worker in view.workers:
-            if worker.name == name:
-                return WorkerReading(manager=manager, worker=worker, pool=view)
+    found = [(one, view) for view in worker_pools([manager]) for one in view.workers if one.name == name]
+    if found:
+        worker, view = min(found, key=lambda pair: (pair[0].pid != pid, pair[0].state in LEAVING))
+        return WorkerReading(manager=manager, worker=worker, pool=view)
     names = [one.name for one in manager.snapshot.workers]
     raise NotFound(
         f'{manager.name} has no worker "{name:.80}"',

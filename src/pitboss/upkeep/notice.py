@@ -73,11 +73,12 @@ class Noticer:
                 before = set(noted) if len(releases) > 1 else set()
             for release, number in releases.items():
                 if release not in before and release != noted[0]:
+                    what = "another release" if noted[0] else "the first known release"
                     noted.insert(0, release)
                     self._note(
                         Kind.RELEASE_CHANGED,
                         f"app {app}",
-                        f"another release of the code of app {app} runs: {release}, first in manager {number}",
+                        f"{what} of app {app} runs: {release}, first in manager {number}",
                         {"release": release, "session": number},
                     )
         self._running = {app: set(releases) for app, releases in running.items()}

@@ -19,6 +19,7 @@ from pitboss.model.operation import NewOperation, Operation, Verb
 from pitboss.model.states import WAITING, State
 from pitboss.model.task import Task
 from pitboss.model.text import counted
+from pitboss.model.waiting import UNINTERRUPTED
 from pitboss.operate.audit import record
 from pitboss.operate.documents import attempt_document, stack_document, utc, why_document
 from pitboss.operate.export import LINES, export_tasks
@@ -112,7 +113,10 @@ async def cancel_one(call: Call, task_id: str, body: bodies.Cancel = _CANCEL) ->
     after = await find(call, task.id)
     if after.state is not State.CANCELLED and not after.cancel_asked:
         raise ApiError(409, "Task has ended", why=f"it is {after.state}", fix="there is nothing left to cancel")
-    return Answer(data=_short(after), message="Task cancelled" if after.state is State.CANCELLED else "Stop requested")
+    if after.state is State.CANCELLED:
+        return Answer(data=_short(after), message="Task cancelled")
+    sync = any(one.name == after.handler and one.sync for one in await call.store.handlers())
+    return Answer(data=_short(after), message=f"Stop requested; {UNINTERRUPTED}" if sync else "Stop requested")
 
 
 async def change_one(call: Call, task_id: str, body: bodies.ChangeTask) -> Answer:

@@ -15,8 +15,9 @@ from pitboss.model.access import Role
 from pitboss.model.duration import SECOND
 from pitboss.model.figures import MINUTE
 from pitboss.model.filter import EVERYTHING, by, written
-from pitboss.model.fleet import ManagerView, live_managers, odd_workers
+from pitboss.model.fleet import ManagerView, live_managers, odd_workers, staying
 from pitboss.model.schedule import Schedule
+from pitboss.model.snapshot import WorkerState
 from pitboss.model.states import State
 from pitboss.operate import queue_flows as flows_of
 from pitboss.operate.activity import activity_document, folded, read_activity
@@ -67,7 +68,12 @@ async def read(view: View) -> Context:
         "strips": strips(managers),
         "remote": sum(one.status != "offline" for one in await remote_workers(view)),
         "sizes": await handler_sizes(view),
-        "states": Counter(one.state.value for manager in managers for one in manager.snapshot.workers),
+        "states": Counter(
+            one.state.value
+            for manager in managers
+            for one in manager.snapshot.workers
+            if one.state is not WorkerState.STOPPED
+        ),
         "odd": odd_workers(managers)[:_ODD],
         "pools": (await resource_pools(view))[:_POOLS],
         "order": ORDER,
@@ -146,13 +152,15 @@ def strips(managers: Sequence[ManagerView]) -> list[dict[str, Any]]:
         used = slots = 0
         for manager in managers:
             pool = next((one for one in manager.snapshot.pools if one.name == name), None)
-            workers = [one for one in manager.snapshot.workers if one.pool == name]
+            workers = [
+                one for one in manager.snapshot.workers if one.pool == name and one.state is not WorkerState.STOPPED
+            ]
             if pool is not None and workers:
                 hosts.append(
                     {"name": manager.host, "session": manager.number, "workers": workers, "slots": pool.concurrency}
                 )
                 used += sum(one.running for one in workers)
-                slots += pool.concurrency * sum(worker.pool == name for worker in manager.live)
+                slots += pool.concurrency * len({one.name for one in staying(manager.live) if one.pool == name})
         paused = any(one.paused for manager in managers for one in manager.snapshot.pools if one.name == name)
         found.append({"name": name, "hosts": hosts, "used": used, "slots": slots, "paused": paused})
     return found

@@ -111,7 +111,9 @@ async def one_worker(view: View) -> Context:
     number, name = view.places["session"], view.places["name"]
     if not number.isdecimal() or len(number) > len(str(2**53)):
         raise NotFound("there is no such manager", why=f'"{number[:40]}" is not its number', fix="pitboss ps")
-    found = await read_worker(view.store, view.now, int(number), name)
+    asked_pid = view.query.get("pid", "")
+    pid = int(asked_pid) if asked_pid.isdecimal() and len(asked_pid) < len(str(2**53)) else None
+    found = await read_worker(view.store, view.now, int(number), name, pid)
     asked = view.query.get("stack", "")
     stack, fault = await _stack(view, asked, found.worker) if asked else (None, None)
     return {
