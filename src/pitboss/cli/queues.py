@@ -214,10 +214,16 @@ def _draw_forecast(screen: Screen, found: QueueForecast, moment: Moment) -> None
             ("limited by", found.pinch.said),
             ("until", when(found.until, moment)),
             ("oldest", f"has waited {spoken(waited)}" if (waited := found.waited or 0) >= SECOND else None),
-            ("in", f"{per(found.inflow)}  {sparkline(found.came, _SPARKS, highest)}" if highest else None),
+            ("in", f"{_inflow(found)}  {sparkline(found.came, _SPARKS, highest)}" if highest else None),
             ("out", f"{per(found.outflow)}  {sparkline(found.went, _SPARKS, highest)}" if highest else None),
         ]
     )
+
+
+def _inflow(found: QueueForecast) -> str:
+    """ "0.5/min, besides 2 bursts of 5,500 tasks"."""
+    bursts = f", besides {counted(found.bursts, 'burst')} of {counted(found.rushed, 'task')}" if found.bursts else ""
+    return f"{per(found.inflow)}{bursts}"
 
 
 def _source(limit: LimitReading) -> str:
