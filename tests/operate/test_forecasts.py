@@ -2,11 +2,13 @@
 
 import pytest
 
+from pitboss.cli.status import running_text
 from pitboss.model.duration import SECOND
 from pitboss.model.limits import rate
 from pitboss.model.queue import HandlerInfo, QueueChange
 from pitboss.model.queue_forecast import QueueForecast, Trend, spoken_forecast
 from pitboss.model.resource import Limits, NewResource, PoolRules, ResourceOutcome
+from pitboss.model.session import ClaimRequest, Slot
 from pitboss.model.snapshot import WorkerState
 from pitboss.operate.status_documents import forecast_document
 from tests.operate.load_world import World
@@ -225,3 +227,16 @@ async def test_a_nearly_empty_queue_keeps_up() -> None:
     for _ in range(40):
         await world.run(7)
         assert (await world.forecast()).trend is Trend.KEEPS_UP
+
+
+async def test_tasks_that_are_claimed_and_have_not_begun_are_not_at_work() -> None:
+    """Regression: "63 running" with 32 seats."""
+    world = World(slots=3, takes=60)
+    await world.start()
+    await world.add(9)
+    await world.second()
+    assert world.session is not None
+    await world.store.claim(ClaimRequest(session=world.session, slots=(Slot(free=4),)))
+    status = await world.status()
+    queue = next(one for one in status.queues if one.name == "work")
+    assert running_text(queue, status.forecasts["work"]) == "7 (3 at work)"

@@ -458,11 +458,12 @@ class Manager:
             term=term,
             logs=logs,
             tasks_memory=self._memory.published(),
-            missing_keys=self._keys.missing,
+            room=self._router.room_of,
         )
         side = {"http": self.http.figures, "delivery": self._delivery.figures, "stacks": self._router.stacks.found}
         code = {"app": "" if app is None else app.app, "release": self._description.release}
-        taken = msgspec.structs.replace(taken, usual=self._memory.usual, **side, **code)
+        keys = self._keys.missing
+        taken = msgspec.structs.replace(taken, usual=self._memory.usual, missing_keys=keys, **side, **code)
         self._snapshot = msgspec.json.encode(taken).decode()
 
     def _led_by(self, lead: Lead) -> None:

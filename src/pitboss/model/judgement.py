@@ -10,7 +10,7 @@ from pitboss.model.alert_verdict import of_alerts
 from pitboss.model.duration import SECOND, Moment, Span, spoken
 from pitboss.model.filter import Count
 from pitboss.model.finding import Finding, Grade
-from pitboss.model.fleet import ManagerView, WorkerPoolView, live_managers, worker_pools
+from pitboss.model.fleet import ManagerView, WorkerPoolView, hanging, live_managers, worker_pools
 from pitboss.model.gates import how_paused
 from pitboss.model.happening import Happening, pool_of
 from pitboss.model.pool_state import PoolState
@@ -233,7 +233,8 @@ def _crash_loop(case: _Case) -> _Found | None:
         until=until,
         until_note=_NEXT_STARTS if until else "",
     )
-    commands = (f"pitboss logs {pool}", f"pitboss ps --pool {pool}", "pitboss activity --kind worker_crashed")
+    # Workers that end before they log have no log of their own.
+    commands = ("pitboss logs manager", f"pitboss ps --pool {pool}", "pitboss activity --kind worker_crashed")
     return _Found(verdict, case.serving(pool), commands)
 
 
@@ -304,17 +305,19 @@ def _growing(case: _Case) -> _Found | None:
     pool = worst.pool
     if pool is not None and pool.away and worst.pinch.cause == "resources":
         return _short_of(case, name, worst, pool, said, sharing)
+    hangs = hanging(case.managers, name, case.now) if worst.trend is Trend.STALLED else None
     code = {"workers": "grows"}.get(worst.pinch.cause, worst.pinch.cause or "stalled")
     verdict = Verdict(
         health=Health.ATTENTION,
         cause=code if worst.trend is Trend.GROWS else "stalled",
         sentence=said,
         queue=name,
-        why=worst.pinch.said,
+        why=worst.pinch.said if hangs is None else hangs.said,
         since=worst.since,
         until=worst.until,
     )
-    return _Found(verdict, sharing, (*_helps(case, name, worst), f"pitboss queues show {name}"))
+    first = () if hangs is None else (f"pitboss tasks list '{hangs.filter}'",)
+    return _Found(verdict, sharing, (*first, *_helps(case, name, worst), f"pitboss queues show {name}"))
 
 
 def _lasts(one: QueueForecast, now: Moment) -> bool:

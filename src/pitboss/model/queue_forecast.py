@@ -82,7 +82,8 @@ class QueueFlow(msgspec.Struct, frozen=True, kw_only=True):
     claims draw them as workers become free. `served_since` is since when managers have run for it without a break; None
     if none does. `gate` is the first shut one of its oldest tasks, and `waited` how long the oldest has waited, but for
     items of batches; None if that is not known.
-    `seats` are those of its ready workers, `busy` the tasks that these run, and `mean` what a task takes there, or took
+    `seats` are those of its ready workers, `busy` the tasks that these run, `free` how many of the seats take a task
+    now, and `mean` what one takes there, or took
     before. `expected` is how many tasks per second should end if each takes that; 0: unknown. `pool` is the state of
     its resource pool, if its members were read.
     """
@@ -96,6 +97,7 @@ class QueueFlow(msgspec.Struct, frozen=True, kw_only=True):
     waited: Span | None = 0
     seats: int = 0
     busy: int = 0
+    free: int = 0
     mean: Span = 0
     expected: float = 0.0
     pool: PoolState | None = None
@@ -123,9 +125,10 @@ class QueueFlow(msgspec.Struct, frozen=True, kw_only=True):
 class QueueForecast(msgspec.Struct, frozen=True, kw_only=True):
     """What becomes of a queue. `inflow` and `outflow` are tasks per second, `clears` is when the backlog is gone, from
     now, and `likely` the best guess in that range. `bursts` are short rushes of the last hour with `rushed` tasks: they
-    are no part of `inflow`, unless they come so regularly that the queue grows by them. `since` is when it began to grow, stands still or was paused,
-    `until` when what it waits for ends by itself, if that is known. `waited` is as in `QueueFlow`. `came` and `went`
-    are tasks per minute of the last hour, oldest first."""
+    are no part of `inflow`, unless they come so regularly that the queue grows by them. `at_work` is how many of its
+    claimed tasks have begun at most; None if that is not known: the others wait in a manager for a free seat.
+    `since` is when it began to grow, stands still or was paused, `until` when what it waits for ends by itself, if that
+    is known. `waited` is as in `QueueFlow`. `came` and `went` are tasks per minute of the last hour, oldest first."""
 
     trend: Trend
     backlog: int = 0
@@ -142,6 +145,7 @@ class QueueForecast(msgspec.Struct, frozen=True, kw_only=True):
     went: tuple[int, ...] = ()
     bursts: int = 0
     rushed: int = 0
+    at_work: int | None = None
 
 
 def forecast_queue(flow: QueueFlow) -> QueueForecast:
@@ -323,7 +327,7 @@ def _grows_since(flow: QueueFlow) -> Moment:
 def pinched(flow: QueueFlow, out: float) -> Pinch:
     """What limits how fast its tasks end."""
     queue, gate, pool = flow.queue, flow.gate, flow.pool
-    free = flow.seats - flow.busy
+    free = flow.free
     if gate is not None and gate.name in _OF_GATES and gate.cause not in _BUSY:
         return _of_gate(flow, gate)
     if flow.limit is not None and (out >= flow.limit * _NEAR_LIMIT or (free > 0 and pool is None)):
@@ -331,9 +335,15 @@ def pinched(flow: QueueFlow, out: float) -> Pinch:
     if pool is not None and (free > 0 or (pool.away and pool.usable < flow.seats)):
         return _of_pool(pool)
     if flow.seats:
-        said = f"all {counted(flow.seats, 'seat')} of its workers are busy"
-        return Pinch("workers", said if free <= 0 else "its workers", "queue", queue.name)
+        return Pinch("workers", _busy_workers(flow) if free <= 0 else "its workers", "queue", queue.name)
     return Pinch("not-ready", "no worker is ready", "queue", queue.name)
+
+
+def _busy_workers(flow: QueueFlow) -> str:
+    seats = counted(flow.seats, "seat")
+    if flow.busy >= flow.seats:
+        return f"all {seats} of its workers are busy"
+    return f"no worker takes a task now: {flow.busy:,} of {seats} are in use, and the others pause or run a task alone"
 
 
 # Gates that limit a queue, and the kind of thing that they are about.

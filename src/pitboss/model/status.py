@@ -67,15 +67,19 @@ def _managers(reading: StoreReading, managers: Sequence[ManagerView], now: Momen
         )
     else:
         yield warning("managers", "no manager is running", why="new tasks will wait", fix="pitboss up")
-    for session in reading.sessions:
-        if session.info.kind == "manager" and not session.ended and session.expires_at <= now:
-            yield _died(manager_view(session), now)
+    known = [manager_view(one) for one in reading.sessions if one.info.kind == "manager"]
+    # A process whose session ran out goes on with a new one: it has not died.
+    newest = {one.process: one for one in sorted(known, key=lambda one: one.number)}
+    for one in newest.values():
+        if not one.session.ended and one.session.expires_at <= now:
+            yield _died(one, now)
     for one in managers:
         left, ttl = one.session.expires_at - now, one.session.info.ttl
+        missed = spoken(ttl - left)
         if left < ttl * _MISSED_SHARE:
             yield warning(
                 "managers",
-                f"{one.name} did not renew its session for {spoken(ttl - left)} of {spoken(ttl)}",
+                f"manager {one.number} on {one.host} did not renew its session for {missed} of {spoken(ttl)}",
                 why="it is overloaded, frozen, or cannot reach the store; when the session ends, others take its tasks",
                 fix="look at its host's load and at its log",
             )
@@ -85,7 +89,8 @@ def _died(manager: ManagerView, now: Moment) -> Finding:
     ago = spoken(max(now - manager.session.expires_at, SECOND))
     return warning(
         "managers",
-        f"{manager.name} died {ago} ago: its session expired without being closed",
+        # A sentence may begin with it, and a host keeps its case.
+        f"manager {manager.number} on {manager.host} died {ago} ago: its session expired without being closed",
         why="it was killed, its host went down, or it was cut off from the store",
         fix=f"look at {manager.host} and start it there again; its tasks went to others",
     )
