@@ -72,7 +72,9 @@ def test_a_queue_whose_members_all_cool_does_not_keep_up() -> None:
 
 
 def test_a_queue_with_only_held_tasks_does_not_keep_up() -> None:
-    stuck = Gate(name="handler", what="", says="", passed=False, cause="handler", sentence="nobody knows", stuck=True)
+    stuck = Gate(
+        name="handler", what="", says="", passed=False, cause="handler", sentence="no worker knows", stuck=True
+    )
     held = {State.HELD: 7}
     found = forecast_queue(flow([(7, 0)], 0, counts=held, gate=stuck))
     assert (found.trend, found.pinch.cause) == (Trend.STALLED, "handler")

@@ -24,7 +24,7 @@ class KnownKeys:
         self._read_at = 0.0
         # Since when the present one of the regular reads has had no answer.
         self.reading_since: float | None = None
-        # Set while the store is known to be away: then nobody waits for it.
+        # Set while the store is known to be away: then no request waits for it.
         self.away: Callable[[], bool] = lambda: False
         # Whether any key was ever created: then every request needs one. A store whose keys are revoked stays closed.
         self.any = False

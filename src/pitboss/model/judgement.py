@@ -15,7 +15,7 @@ from pitboss.model.gates import how_paused
 from pitboss.model.happening import Happening, pool_of
 from pitboss.model.pool_state import PoolState
 from pitboss.model.queue import is_reserved
-from pitboss.model.queue_forecast import QueueForecast, Trend
+from pitboss.model.queue_forecast import QueueForecast, Trend, per_time
 from pitboss.model.schedule_findings import are_overdue
 from pitboss.model.snapshot import WorkerFigures
 from pitboss.model.source_findings import MALFORMED, SOURCES, stuck_sources
@@ -297,7 +297,7 @@ def _growing(case: _Case) -> _Found | None:
         return None
     name, worst = max(found, key=lambda one: (bool(one[1].pool and one[1].pool.away), one[1].backlog))
     if worst.trend is Trend.GROWS:
-        said = f'Queue "{name}" grows by {_per_time(worst.inflow - worst.outflow)} and will not drain.'
+        said = f'Queue "{name}" grows by {per_time(worst.inflow - worst.outflow)} and will not drain.'
     else:
         quiet = spoken(case.now - (worst.since or case.now))
         said = f'No task of queue "{name}" has ended for {quiet}, and {tasks_wait(worst.backlog)}.'
@@ -365,15 +365,6 @@ def _helps(case: _Case, name: str, worst: QueueForecast) -> Iterator[str]:
             ready = max(1, len(views[0].ready))
             wanted = ceil(ready * worst.inflow / worst.outflow) if worst.outflow else ready + 1
             yield f"pitboss pools scale {views[0].pool.name} {max(ready + 1, wanted)}"
-
-
-def _per_time(rate: float) -> str:
-    """ "12 tasks a second"."""
-    amount, name = next(
-        ((rate * unit, name) for unit, name in ((1, "second"), (60, "minute")) if round(rate * unit)),
-        (rate * 3600, "hour"),
-    )
-    return f"{counted(max(1, round(amount)), 'task')} {'an' if name == 'hour' else 'a'} {name}"
 
 
 def _overdue(case: _Case) -> _Found | None:

@@ -392,6 +392,15 @@ def per(rate: float) -> str:
     return "0/s"
 
 
+def per_time(rate: float) -> str:
+    """ "12 tasks a second"."""
+    amount, name = next(
+        ((rate * unit, name) for unit, name in ((1, "second"), (60, "minute")) if round(rate * unit)),
+        (rate * 3600, "hour"),
+    )
+    return f"{counted(max(1, round(amount)), 'task')} {'an' if name == 'hour' else 'a'} {name}"
+
+
 def spoken_clear(found: QueueForecast) -> str:
     """When the backlog is gone: "~6 min", or "28-80 min" if that is not sure."""
     if found.clears is None or found.likely is None:

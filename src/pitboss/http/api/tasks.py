@@ -1,6 +1,7 @@
 """Creating tasks, reading them, and what operators do to them."""
 
 import re
+from collections.abc import AsyncIterator
 from hashlib import sha256
 from typing import Any
 
@@ -77,7 +78,16 @@ async def list_tasks(
 
 async def export(call: Call, wanted: str | None) -> Stream:
     """The newest 100,000 tasks that match, as lines of JSON."""
-    return Stream(export_tasks(call.store, parsed(wanted or "")), LINES)
+    lines = export_tasks(call.store, parsed(wanted or ""))
+    # Read before the answer begins, so that a store that is away is told with a code.
+    first = await anext(lines, b"")
+
+    async def every() -> AsyncIterator[bytes]:
+        yield first
+        async for part in lines:
+            yield part
+
+    return Stream(every(), LINES)
 
 
 async def get_task(call: Call, task_id: str) -> Answer:
