@@ -24,7 +24,7 @@ help:
 	@echo 'make video-metadata  see examples/video_metadata run: remote workers over HTTP, a video API with a quota (half a minute)'
 	@echo 'make agent-jobs      see examples/agent_jobs run: schedules, events, fallbacks, dead letters (a quarter of a minute)'
 	@echo 'make media-pipeline  see examples/media_pipeline run: messages on RabbitMQ become videos, segments, previews and dead letters (half a minute)'
-	@echo 'make state-scraper   see examples/state_scraper run: four browsers scrape their own states through proxies (a minute or two)'
+	@echo 'make state-scraper   see examples/state_scraper run: four browsers scrape their own states through proxies (a minute or two; the first time some minutes more, to install)'
 	@echo 'make test    run the tests on real servers (ARGS= goes to pytest)'
 	@echo 'make soak    run the long reliability proofs and print their figures (about 80 minutes)'
 	@echo 'make bench   measure Pitboss beside its peers (75 minutes; bench-quick: rough figures in three)'

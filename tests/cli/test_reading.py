@@ -209,7 +209,7 @@ def test_tasks_show_says_why_it_waits() -> None:
 
     assert why() == "no manager is running on this store"
     with_store(lambda store: store.change_queue("default", QueueChange(paused=True, by="me")))
-    assert why().startswith('queue "default" is paused by me')
+    assert " paused by me" in why()
     (later,) = put(new(delay=3600 * SECOND))
     assert "due in 59m" in pitboss("tasks", "show", later).out
     (held,) = put(new("unknown", "{}"))

@@ -187,7 +187,7 @@ class World:
             processed=self.processed // self.slots,
             mean=round(self.takes * SECOND) if self.processed else 0,
             crashes=self.crashes if down else 0,
-            why="it was killed by signal 9" if down else "",
+            why="was killed by SIGKILL" if down else "",
             next_at=self.now + 8 * SECOND if state is WorkerState.RESTARTING else 0,
         )
 

@@ -121,11 +121,11 @@ async def test_overdue_schedules_are_a_warning_and_paused_ones_are_not(store: Be
     store.time.advance("2s")
     status = await read_status(store, store.now)
     (found,) = [one for one in status.findings if one.check == "schedules"]
-    assert (found.grade, found.what) == (Grade.WARNING, "1 schedule is overdue by 31s: often")
+    assert (found.grade, found.what) == (Grade.WARNING, 'schedule "often" is overdue by 31s')
     assert found.fix == "pitboss up"
     await store.manager()
     status = await read_status(store, store.now)
-    assert status.verdict.sentence == "1 schedule is overdue by 31s, although a manager runs."
+    assert status.verdict.sentence == 'Schedule "often" is overdue by 31s, although a manager runs.'
     assert (status.verdict.cause, status.next) == ("overdue", "pitboss logs manager")
     document = status_document(status)["schedules"]
     assert (document["total"], document["paused"], document["overdue"], document["next"]) == (3, 1, ["often"], "seldom")

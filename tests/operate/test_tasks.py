@@ -33,7 +33,7 @@ async def test_what_a_task_waits_for_is_read_from_the_store(store: Bench) -> Non
     assert await why() == "it is ready, and waits for a free worker that serves its queue"
     await change_queues(store, ["default"], QueueChange(paused=True, by="ann"))
     store.time.advance("1m")
-    assert await why() == 'queue "default" is paused by ann for 1m'
+    assert await why() == 'queue "default" was paused by ann 1m ago'
     (item,) = [store.new()]
     batch = await store.create_batch(NewBatch(id=store.new_id(), paused=True), [item])
     assert await why(item.id) == "its batch is paused until an operator resumes it"

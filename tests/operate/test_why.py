@@ -372,7 +372,9 @@ class Situation(NamedTuple):
 
 SITUATIONS = (
     Situation(no_manager, "no-manager", "no manager is running on this store", "pitboss up"),
-    Situation(paused_queue, "queue-paused", 'queue "default" is paused by ann for 3m', "pitboss queues resume default"),
+    Situation(
+        paused_queue, "queue-paused", 'queue "default" was paused by ann 3m ago', "pitboss queues resume default"
+    ),
     Situation(unknown_handler, "handler", 'no live worker knows the handler "stranger"', "start the app that has it"),
     Situation(handler_of_nobody, "handler", 'no live worker knows the handler "other"', "start the app that has it"),
     Situation(unserved_queue, "unserved", 'no worker pool serves queue "default"', "add default to the queues"),

@@ -212,22 +212,22 @@ def _draw_queue(screen: Screen, found: QueueReading, moment: Moment) -> None:
 def _draw_forecast(screen: Screen, found: QueueForecast, moment: Moment) -> None:
     """What becomes of its backlog, what limits it, and the last hour."""
     highest = max([*found.came, *found.went], default=0)
+    came, went = per(found.inflow, found.outflow), per(found.outflow, found.inflow)
     screen.fields(
         [
             ("forecast", forecast_text(found)),
             ("limited by", found.pinch.said),
             ("until", when(found.until, moment)),
             ("oldest", f"has waited {spoken(waited)}" if (waited := found.waited or 0) >= SECOND else None),
-            ("in", f"{_inflow(found)}  {sparkline(found.came, _SPARKS, highest)}" if highest else None),
-            ("out", f"{per(found.outflow)}  {sparkline(found.went, _SPARKS, highest)}" if highest else None),
+            ("in", f"{came}{_bursts(found)}  {sparkline(found.came, _SPARKS, highest)}" if highest else None),
+            ("out", f"{went}  {sparkline(found.went, _SPARKS, highest)}" if highest else None),
         ]
     )
 
 
-def _inflow(found: QueueForecast) -> str:
-    """ "0.5/min, besides 2 bursts of 5,500 tasks"."""
-    bursts = f", besides {counted(found.bursts, 'burst')} of {counted(found.rushed, 'task')}" if found.bursts else ""
-    return f"{per(found.inflow)}{bursts}"
+def _bursts(found: QueueForecast) -> str:
+    """ ", besides 2 bursts of 5,500 tasks"."""
+    return f", besides {counted(found.bursts, 'burst')} of {counted(found.rushed, 'task')}" if found.bursts else ""
 
 
 def _source(limit: LimitReading) -> str:

@@ -146,6 +146,8 @@ def draw_verdict(screen: Screen, found: Status) -> None:
         screen.line(f"Since: {hour_and_minute(verdict.since)}, {ago(verdict.since, found.now)}")
     if until := until_text(verdict, found.now):
         screen.line(f"Until: {until}")
+    if verdict.next_try is not None:
+        screen.line(f"Next try: about {hour_and_minute(verdict.next_try)}, {ago(verdict.next_try, found.now)}")
     screen.line(f"Next: {found.next}")
     for line in verdict.also:
         screen.line(f"Also: {line}")
@@ -154,7 +156,7 @@ def draw_verdict(screen: Screen, found: Status) -> None:
 def until_text(verdict: Verdict, moment: Moment) -> str:
     """ "about 10:32, in 18m, when 13 more are back"."""
     if verdict.until is None:
-        return verdict.until_note.removeprefix("until ")
+        return verdict.until_note
     told = f"about {hour_and_minute(verdict.until)}, {ago(verdict.until, moment)}"
     return f"{told}, {verdict.until_note}" if verdict.until_note else told
 

@@ -239,11 +239,11 @@ class Pausable(Protocol):
 
 
 def how_paused(one: Pausable, now: Moment) -> str:
-    """ "is paused by ann for 3m: the site is down"."""
+    """ "was paused by ann 3m ago: the site is down"."""
     by = f" by {one.paused_by}" if one.paused_by else ""
     since = now - one.paused_at if one.paused_at is not None else 0
-    lasts = f" for {spoken(since)}" if since >= SECOND else ""
-    return f"is paused{by}{lasts}" + (f": {one.paused_reason}" if one.paused_reason else "")
+    told = f"was paused{by} {spoken(since)} ago" if since >= SECOND else f"is paused{by}"
+    return told + (f": {one.paused_reason}" if one.paused_reason else "")
 
 
 def of_rate(task: Task, scene: Scene) -> Gate | None:

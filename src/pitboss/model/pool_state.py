@@ -17,13 +17,15 @@ _SENT_AWAY = (Condition.COOLING, Condition.BLACKLISTED)
 class PoolState(msgspec.Struct, frozen=True, kw_only=True):
     """A resource pool at one moment. `back` says when members that were sent away are back, soonest first. `steady` is
     how many uses per second the members that can be used allow in the long run; `period` is the longest of the windows
-    in which uses are counted."""
+    in which uses are counted. `at_once` is how many tasks can hold a usable member at the same time; None: any number.
+    """
 
     name: str
     counts: Mapping[Condition, int] = {}
     back: Sequence[Moment] = ()
     steady: float = 0.0
     period: Span = 0
+    at_once: int | None = None
 
     @property
     def total(self) -> int:
@@ -67,4 +69,10 @@ def pool_state(view: ResourcePoolView, now: Moment) -> PoolState:
         back=sorted(until for _, how, until in found if how in _SENT_AWAY and until is not None),
         steady=sum(steady(one) for one in limits),
         period=max((window.per for one in limits for window in one.windows), default=0),
+        at_once=_at_once([one.concurrency for one in limits]),
     )
+
+
+def _at_once(numbers: Sequence[int | None]) -> int | None:
+    known = [one for one in numbers if one is not None]
+    return sum(known) if len(known) == len(numbers) else None

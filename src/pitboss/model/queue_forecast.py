@@ -329,7 +329,9 @@ def pinched(flow: QueueFlow, out: float) -> Pinch:
     queue, gate, pool = flow.queue, flow.gate, flow.pool
     free = flow.free
     if gate is not None and gate.name in _OF_GATES and gate.cause not in _BUSY:
-        return _of_gate(flow, gate)
+        # A key is also full for moments while the rate is what holds the queue back.
+        of_rate = gate.cause == "max-per-key" and _rate_binds(flow, out)
+        return Pinch("rate", _rate_limit(flow), "queue", queue.name) if of_rate else _of_gate(flow, gate)
     if flow.limit is not None and (out >= flow.limit * _NEAR_LIMIT or (free > 0 and pool is None)):
         return Pinch("rate", _rate_limit(flow), "queue", queue.name)
     if pool is not None and (free > 0 or (pool.away and pool.usable < flow.seats)):
@@ -344,6 +346,14 @@ def _busy_workers(flow: QueueFlow) -> str:
     if flow.busy >= flow.seats:
         return f"all {seats} of its workers are busy"
     return f"no worker takes a task now: {flow.busy:,} of {seats} are in use, and the others pause or run a task alone"
+
+
+def _rate_binds(flow: QueueFlow, out: float) -> bool:
+    """Whether tasks end about as fast as the rate limit allows, or even one key alone could be that fast."""
+    if flow.limit is None:
+        return False
+    of_key = (flow.queue.max_per_key or 0) * SECOND / flow.mean if flow.mean else 0.0
+    return max(out / _NEAR_LIMIT, of_key) >= flow.limit
 
 
 # Gates that limit a queue, and the kind of thing that they are about.
@@ -383,22 +393,14 @@ def _of_pool(pool: PoolState) -> Pinch:
     return Pinch("resources", said, "resource", pool.name)
 
 
-def per(rate: float) -> str:
-    """A rate per second, minute or hour, whichever makes a readable number."""
+def per(rate: float, beside: float = 0.0) -> str:
+    """A rate per second, minute or hour, whichever makes a readable number; with another one beside it, of the larger
+    one."""
     for unit, name in ((1, "s"), (60, "min"), (3600, "h")):
-        if rate * unit >= _READABLE or name == "h":
+        if max(rate, beside) * unit >= _READABLE or name == "h":
             value = rate * unit
             return f"{value:,.0f}/{name}" if value >= _ROUNDED else f"{value:.2g}/{name}"
     return "0/s"
-
-
-def per_time(rate: float) -> str:
-    """ "12 tasks a second"."""
-    amount, name = next(
-        ((rate * unit, name) for unit, name in ((1, "second"), (60, "minute")) if round(rate * unit)),
-        (rate * 3600, "hour"),
-    )
-    return f"{counted(max(1, round(amount)), 'task')} {'an' if name == 'hour' else 'a'} {name}"
 
 
 def spoken_clear(found: QueueForecast) -> str:
@@ -436,9 +438,9 @@ def spoken_forecast(found: QueueForecast, time: Callable[[Moment], str]) -> str:
         case Trend.CLEARS:
             return f"clears in {spoken_clear(found)}"
         case Trend.GROWS:
-            return f"grows: {per(found.inflow)} in, {per(found.outflow)} out"
+            return f"grows: {per(found.inflow, found.outflow)} in, {per(found.outflow, found.inflow)} out"
         case Trend.HOLDS:
-            return f"holds: {per(found.inflow)} in, {per(found.outflow)} out"
+            return f"holds: {per(found.inflow, found.outflow)} in, {per(found.outflow, found.inflow)} out"
         case Trend.STALLED | Trend.PAUSED:
             return f"{found.trend}{since}"
         case Trend.UNKNOWN:

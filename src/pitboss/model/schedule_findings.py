@@ -31,15 +31,17 @@ def schedule_findings(found: ScheduleFigures | None, *, managed: bool) -> Iterat
         paused = f", {found.paused:,} paused" if found.paused else ""
         yield fine("schedules", f"{counted(found.total, 'schedule')}{paused}, none overdue")
         return
+    names = f": {listed(found.overdue)}" if len(found.overdue) > 1 else ""
     why, fix = "no manager runs, and only the leading one fires schedules", "pitboss up"
     if managed:
         why = "no manager leads, or the leading one cannot reach the store or cannot follow them"
         fix = "pitboss logs manager says more; pitboss schedules list shows them"
-    yield warning("schedules", f"{are_overdue(found)}: {listed(found.overdue)}", why=why, fix=fix)
+    yield warning("schedules", f"{are_overdue(found)}{names}", why=why, fix=fix)
 
 
 def are_overdue(found: ScheduleFigures) -> str:
-    """ "2 schedules are overdue by up to 5m"."""
+    """ "2 schedules are overdue by up to 5m", or the name of a single one."""
     number = len(found.overdue)
-    said = f"{counted(number, 'schedule')} {'is' if number == 1 else 'are'} overdue"
-    return f"{said} by {'' if number == 1 else 'up to '}{spoken(found.late_by)}"
+    if number == 1:
+        return f'schedule "{found.overdue[0]}" is overdue by {spoken(found.late_by)}'
+    return f"{number:,} schedules are overdue by up to {spoken(found.late_by)}"

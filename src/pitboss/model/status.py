@@ -9,8 +9,9 @@ from pitboss.model.duration import SECOND, Moment, spoken
 from pitboss.model.finding import Finding, fine, problem, warning
 from pitboss.model.fleet import ManagerView, live_managers, locked_pools, manager_view, worker_pools
 from pitboss.model.gates import how_paused
-from pitboss.model.judgement import BY_OPERATORS, held_tasks, judge, most_first, next_and_waiting, serves, tasks_wait
+from pitboss.model.judgement import held_tasks, judge, most_first
 from pitboss.model.partition_findings import partition_findings
+from pitboss.model.queue_verdicts import BY_OPERATORS
 from pitboss.model.schedule_findings import schedule_findings
 from pitboss.model.sealed import MissingKey, told
 from pitboss.model.snapshot import WorkerState
@@ -18,6 +19,8 @@ from pitboss.model.source_findings import source_findings
 from pitboss.model.store_reading import StoreReading
 from pitboss.model.text import counted, listed
 from pitboss.model.verdict import Verdict
+from pitboss.model.verdict_case import serves, tasks_wait
+from pitboss.model.worker_verdicts import next_and_waiting
 
 _SHOWN = 5
 # Causes that have a finding of their own.
@@ -72,27 +75,26 @@ def _managers(reading: StoreReading, managers: Sequence[ManagerView], now: Momen
     newest = {one.process: one for one in sorted(known, key=lambda one: one.number)}
     for one in newest.values():
         if not one.session.ended and one.session.expires_at <= now:
-            yield _died(one, now)
+            yield _silent(one, now)
     for one in managers:
         left, ttl = one.session.expires_at - now, one.session.info.ttl
-        missed = spoken(ttl - left)
         if left < ttl * _MISSED_SHARE:
+            missed = f"did not renew its session for {spoken(ttl - left)} of {spoken(ttl)}"
             yield warning(
                 "managers",
-                f"manager {one.number} on {one.host} did not renew its session for {missed} of {spoken(ttl)}",
+                f"manager {one.number} on {one.host} {missed}",
                 why="it is overloaded, frozen, or cannot reach the store; when the session ends, others take its tasks",
                 fix="look at its host's load and at its log",
             )
 
 
-def _died(manager: ManagerView, now: Moment) -> Finding:
+def _silent(manager: ManagerView, now: Moment) -> Finding:
     ago = spoken(max(now - manager.session.expires_at, SECOND))
     return warning(
         "managers",
-        # A sentence may begin with it, and a host keeps its case.
-        f"manager {manager.number} on {manager.host} died {ago} ago: its session expired without being closed",
-        why="it was killed, its host went down, or it was cut off from the store",
-        fix=f"look at {manager.host} and start it there again; its tasks went to others",
+        f"manager {manager.number} on {manager.host} is silent: its session expired {ago} ago without being closed",
+        why="it was killed or frozen, its host went down, or it was cut off from the store",
+        fix=f"look at {manager.host} and start it there again if it is gone; its tasks went to others",
     )
 
 

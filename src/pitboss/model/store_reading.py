@@ -14,7 +14,7 @@ from pitboss.model.partition_findings import WaitingKeys
 from pitboss.model.queue import HandlerInfo, Queue, remote_queues
 from pitboss.model.queue_forecast import QueueForecast
 from pitboss.model.schedule_findings import ScheduleFigures
-from pitboss.model.session import Session
+from pitboss.model.session import Lead, Session
 from pitboss.model.states import State
 from pitboss.model.waiting import Trouble, Why
 
@@ -32,12 +32,12 @@ class Ended(NamedTuple):
 
 class StoreReading(msgspec.Struct, frozen=True, kw_only=True):
     """What was read from a store. `held` counts tasks by the handler that no worker knows (`more_held`: and there are
-    more), `late` tasks that waited longer than `LATE`, `failed` those that failed within `LATELY`, and `failure`
-    what most of them failed of. `troubles` say why
-    due tasks do not start; `oldest` says it for the one that has waited longest. `paused_batches` have items left.
-    `schedules` None: the store has none. `alerts` are those that fire. `release` is the reader's own.
+    more), `late` tasks that waited longer than `LATE`, `failed` those that failed within `LATELY`, `failure` what most
+    of them failed of, and `failing` is the queue of most of the newest ones. `troubles` say why due tasks do not start;
+    `oldest` says it for the one that has waited longest. `paused_batches` have items left. `schedules` None: the store
+    has none; `lead` is read if some are overdue. `alerts` are those that fire. `release` is the reader's own.
     `forecasts` say what becomes of each queue. `crashes` are those of workers lately, and `answered` is how long the
-    store took for a small read."""
+    store, an engine of the name `store`, took for a small read."""
 
     queues: Sequence[Queue] = ()
     sessions: Sequence[Session] = ()
@@ -47,17 +47,20 @@ class StoreReading(msgspec.Struct, frozen=True, kw_only=True):
     late: Count = Count()
     failed: Count = Count()
     failure: str = ""
+    failing: str = ""
     ended: Ended = Ended()
     troubles: Sequence[Trouble] = ()
     oldest: Why | None = None
     paused_batches: Sequence[Batch] = ()
     schedules: ScheduleFigures | None = None
+    lead: Lead | None = None
     waiting_keys: Sequence[WaitingKeys] = ()
     alerts: Sequence[Finding] = ()
     release: str = ""
     forecasts: Mapping[str, QueueForecast] = {}
     crashes: Sequence[Happening] = ()
     answered: Span = 0
+    store: str = ""
 
     def total(self, *states: State) -> int:
         return sum(queue.counts.get(state, 0) for queue in self.queues for state in states)

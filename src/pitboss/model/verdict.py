@@ -42,8 +42,9 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     """`cause` is stable and may be matched by programs; `queue` is the one it is about, if it is about one.
 
     `why` is the root cause in one line, if the sentence does not say it. `since` and `until` are when it began and when
-    it ends by itself, if that is known; `until_note` says what happens then, or what must. `next` is what to do first,
-    `actions` are the commands that help. `also` are other findings, one line each.
+    it ends by itself, if that is known; `until_note` says what happens then, or what must. `next_try` is when
+    what failed is tried again, which need not end it. `next` is what to do first, `actions` are the commands that help.
+    `also` are other findings, one line each.
     """
 
     health: Health
@@ -55,6 +56,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     since: Moment | None = None
     until: Moment | None = None
     until_note: str = ""
+    next_try: Moment | None = None
     actions: tuple[Action, ...] = ()
     also: tuple[str, ...] = ()
 

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
+
 from pitboss.engines.capabilities import capabilities, happenings_of
 from pitboss.model.access import AuditEntry
 from pitboss.model.canonical import from_json
@@ -43,6 +45,20 @@ async def read_activity(
         first = floor_id(since)
         found += [one for one in await access.audit_log(limit=limit, before=before) if one.id >= first]
     return sorted(found, key=lambda one: one.id, reverse=True)[:limit]
+
+
+def folded(rows: Sequence[Activity]) -> list[Activity]:
+    """Happenings that say the same are one, the newest, with the number of all; what people did stays as it is."""
+    newest: dict[Any, int] = {}
+    found = list[Activity]()
+    for one in rows:
+        name = one.id if isinstance(one, AuditEntry) else (one.kind, one.host, one.subject, one.text)
+        place = newest.setdefault(name, len(found))
+        if place == len(found):
+            found.append(one)
+        elif isinstance(first := found[place], Happening) and isinstance(one, Happening):
+            found[place] = msgspec.structs.replace(first, count=first.count + one.count)
+    return found
 
 
 async def search_activity(

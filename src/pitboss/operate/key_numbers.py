@@ -35,11 +35,13 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
 class KeyNumbers(msgspec.Struct, frozen=True, kw_only=True):
     """Tasks and workers of the whole store. `growth` is that of the queues that grow, in tasks per second, and `oldest`
     the longest wait with its queue. `due`: tasks wait that could start. `short_of` is the resource pool that a queue
-    lacks. `ending` and `usually_ending` are per second: of the last minutes and of the hour."""
+    lacks. `waits_over_time` are in seconds. `ending` and `usually_ending` are per second: of the last minutes and of
+    the hour."""
 
     waiting: int
     of_users: str
     waiting_over_time: Sequence[float]
+    waits_over_time: Sequence[float | None]
     usually_waiting: float | None
     growth: float
     grows_since: Moment | None
@@ -64,8 +66,9 @@ def evidence(status: Status, flows: Sequence[QueueFlow], pulse: Pulse) -> Eviden
     if not named and status.verdict.health is not Health.HEALTHY:
         named = [one for one in flows if one.queue.waiting]
     if not named:
-        inflow, outflow = _lately(pulse.came), _lately(pulse.ended)
-        return Evidence(queue="", came=pulse.came, went=pulse.ended, inflow=inflow, outflow=outflow, grows=False)
+        came, went = pulse.whole(pulse.came), pulse.whole(pulse.ended)
+        inflow, outflow = _lately(came), _lately(went)
+        return Evidence(queue="", came=came, went=went, inflow=inflow, outflow=outflow, grows=False)
     found = named[0].forecast
     return Evidence(
         queue=named[0].queue.name,
@@ -89,6 +92,7 @@ def key_numbers(
         waiting=waiting,
         of_users=_of_users(status),
         waiting_over_time=over_time,
+        waits_over_time=_waits(pulse.waited, over_time),
         usually_waiting=median(over_time) if over_time else None,
         growth=sum(one.inflow - one.outflow for one in growing),
         grows_since=min((one.since for one in growing if one.since is not None), default=None),
@@ -97,7 +101,7 @@ def key_numbers(
         running=running,
         slots=slots_of(managers),
         short_of=next((one.forecast.pinch.name for one in flows if _short(one)), ""),
-        ending=_lately(pulse.ended),
+        ending=_lately(pulse.whole(pulse.ended)),
         usually_ending=_per_second(pulse.ended, len(pulse.ended)),
         failed=sum(one or 0 for one in pulse.failed),
         ended=sum(one or 0 for one in pulse.ended),
@@ -106,6 +110,11 @@ def key_numbers(
         crashed=sum(one.state is WorkerState.CRASHED for one in workers),
         restarting=sum(one.state is WorkerState.RESTARTING for one in workers),
     )
+
+
+def _waits(waited: Sequence[float | None], waiting: Sequence[float]) -> list[float | None]:
+    """How long tasks waited: not at all in a minute in which none did, and none started that would say so."""
+    return [0 if one is None and not number else one for one, number in zip(waited, waiting, strict=True)]
 
 
 def _lately(numbers: Sequence[float | None]) -> float:

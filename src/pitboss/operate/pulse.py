@@ -41,6 +41,10 @@ class Pulse(msgspec.Struct, frozen=True, kw_only=True):
     usual_wait: Span | None
     runs: Mapping[str, RunTimes]
 
+    def whole(self, values: Values) -> Values:
+        """Without the present minute, which is not over yet: its counts are only a part."""
+        return values[:-1] if self.until % MINUTE else values
+
     def unfinished(self, now: int) -> Values:
         """How many tasks waited or ran at the end of each minute, computed backwards from how many do now."""
         gone = [(out or 0) - (come or 0) for come, out in zip(self.came, self.ended, strict=True)]

@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from pitboss.model.fleet import ManagerView, WorkerPoolView, live_managers, worker_pools
-from pitboss.model.judgement import serves
 from pitboss.model.queue import Queue, is_reserved
 from pitboss.model.queue_forecast import QueueForecast, Trend
 from pitboss.model.states import State
+from pitboss.model.verdict_case import serves
 from pitboss.operate.pulse import RunTimes
 from pitboss.operate.status import Status
 

@@ -1,7 +1,7 @@
 """How a store is doing: its verdict with the next step, its findings, and the figures behind them."""
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 
 import msgspec
 
@@ -11,13 +11,12 @@ from pitboss.engines.capabilities import capabilities
 from pitboss.engines.protocol import Clock, Store
 from pitboss.model.batch import IN_SLOT, Batch, BatchStatus
 from pitboss.model.duration import SECOND, Moment, Span, spoken
-from pitboss.model.figures import HOUR
+from pitboss.model.figures import HOUR, MINUTE, RAW, bucket
 from pitboss.model.filter import Count, by, parsed
 from pitboss.model.finding import Finding, fine
 from pitboss.model.fleet import live_managers
 from pitboss.model.happening import Happening, Kind
-from pitboss.model.judgement import CRASHES_WITHIN
-from pitboss.model.queue import Queue
+from pitboss.model.queue import Queue, is_reserved
 from pitboss.model.queue_forecast import QueueForecast
 from pitboss.model.resource import ResourcePool
 from pitboss.model.schedule_findings import ScheduleFigures
@@ -29,6 +28,7 @@ from pitboss.model.store_reading import LATE, LATELY, Ended, StoreReading
 from pitboss.model.text import one_line
 from pitboss.model.verdict import Verdict
 from pitboss.model.waiting import troubles
+from pitboss.model.worker_verdicts import CRASHES_WITHIN
 from pitboss.operate.alerts import alert_findings
 from pitboss.operate.batches import BatchReading, read_batches
 from pitboss.operate.partitions import read_waiting_keys
@@ -113,6 +113,9 @@ async def read_store(store: Store, now: Moment, release: str = "") -> StoreReadi
     held, more_held = await _held_by_handler(store, queues)
     late = spoken(LATE)
     failed = await _ended(store, State.FAILED, LATELY)
+    failure, failing = await _usual_failure(store) if failed.number else ("", "")
+    schedules = await schedule_figures(store, store.clock.wall())
+    waiting_keys = await read_waiting_keys(store, queues)
     return StoreReading(
         queues=queues,
         sessions=sessions,
@@ -123,17 +126,20 @@ async def read_store(store: Store, now: Moment, release: str = "") -> StoreReadi
         # old: fresh tasks need not be looked at.
         late=await store.count(parsed(f"state:pending age:>{late} wait:>{late} -batch:*"), most=_COUNTED),
         failed=failed,
-        failure=await _usual_failure(store) if failed.number else "",
+        failure=failure,
+        failing=failing,
         ended=await _ended_lately(store, now),
-        troubles=troubles(waiting, queues),
+        troubles=troubles(waiting, queues, waiting_keys),
         forecasts=await read_forecasts(store, now, queues=queues, sessions=sessions, waiting=whole),
         paused_batches=await _paused_batches(store, queues),
-        schedules=await schedule_figures(store, store.clock.wall()),
-        waiting_keys=await read_waiting_keys(store, queues),
+        schedules=schedules,
+        lead=await store.leader() if schedules is not None and schedules.overdue else None,
+        waiting_keys=waiting_keys,
         oldest=min(waiting, key=lambda one: one.task.created_at).why if waiting else None,
         alerts=await alert_findings(store),
         crashes=await _crashes(store, now),
         answered=answered,
+        store=store.name,
         release=release,
     )
 
@@ -169,36 +175,40 @@ async def _held_by_handler(store: Store, queues: list[Queue]) -> tuple[dict[str,
 
 
 async def _ended_lately(store: Store, now: Moment) -> Ended:
-    """Of the longest of some times in which not more ended than are counted: a share must be of all."""
+    """Of the longest of some times in which not more ended than are counted: a share must be of all, and a busy store
+    is judged by a shorter time. Flows say it as the dashboard does: completed tasks may be kept for less than that."""
     found = Ended()
-    for within in await _countable(store, now):
-        failed = await _ended(store, State.FAILED, within)
-        completed = await _ended(store, State.COMPLETED, within)
-        found = Ended(within, failed.number + completed.number, failed.number)
-        if not failed.more and not completed.more:
+    for within in _WITHIN:
+        found, more = await _ended_within(store, within, now)
+        if not more:
             break
     return found
 
 
-async def _countable(store: Store, now: Moment) -> Sequence[Span]:
-    """The times in which not more ended than are counted, as far as flows know: they say it without counting tasks."""
+async def _ended_within(store: Store, within: Span, now: Moment) -> tuple[Ended, bool]:
+    """And whether that were more than are counted."""
     figures = capabilities(store).figures
-    for place, within in enumerate(_WITHIN):
-        flows = [] if figures is None else await figures.flows(now - within, now + 1, span=HOUR)
-        if max(sum(one.completed for one in flows), sum(one.failed for one in flows)) <= _COUNTED:
-            return _WITHIN[place:]
-    return _WITHIN[-1:]
+    if figures is None:
+        failed = await _ended(store, State.FAILED, within)
+        completed = await _ended(store, State.COMPLETED, within)
+        return Ended(within, failed.number + completed.number, failed.number), failed.more or completed.more
+    first = bucket(now - within, MINUTE if within > MINUTE else RAW)
+    flows = [one for one in await figures.flows(first, now + 1, span=HOUR) if not is_reserved(one.queue)]
+    number, failures = sum(one.ended for one in flows), sum(one.failed for one in flows)
+    return Ended(within, number, failures), number > _COUNTED
 
 
-async def _usual_failure(store: Store) -> str:
-    """The most frequent error of the newest failures, in one line."""
+async def _usual_failure(store: Store) -> tuple[str, str]:
+    """The most frequent error of the newest failures, in one line, and the queue that has most of them."""
     tasks = (await store.find(by(state=State.FAILED), limit=_FAILURES_READ)).tasks
     errors = [(one.handler, one.error.type or one.error.category, one.error.message) for one in tasks if one.error]
     if not errors:
-        return ""
+        return "", ""
     (handler, kind), _ = Counter((handler, kind) for handler, kind, _ in errors).most_common(1)[0]
     message = next(text for of, name, text in errors if (of, name) == (handler, kind))
-    return one_line(f"mostly {kind} in {handler}: {message}")
+    queue, number = Counter(one.queue for one in tasks).most_common(1)[0]
+    said = one_line(f"mostly {kind} in {handler}: {message}")
+    return said, queue if number * 2 > len(tasks) and not is_reserved(queue) else ""
 
 
 async def _ended(store: Store, state: State, within: Span) -> Count:

@@ -43,6 +43,7 @@ def verdict_document(verdict: Verdict) -> Document:
         "since": utc(verdict.since),
         "until": utc(verdict.until),
         "until_note": verdict.until_note,
+        "next_try": utc(verdict.next_try),
         "next": verdict.next,
         "actions": [msgspec.to_builtins(one) for one in verdict.actions],
         "also": list(verdict.also),

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from pitboss.http.web import charts, draw
+from pitboss.http.web.formatting import rate
 from pitboss.model.duration import SECOND
 from pitboss.operate.figures import FigureReading, Release, Values
 
@@ -81,3 +82,24 @@ def test_releases_are_lines_with_labels_where_there_is_room() -> None:
 def test_the_range_of_an_end_is_on_the_line_from_the_start() -> None:
     assert draw.ending(0, 50, 75, 100, 100) == (50, 75, 100)
     assert draw.ending(0, 50, 75, None, 100) == (50, 75, 100)
+
+
+def test_what_is_shorter_than_a_millisecond_has_an_axis_of_one() -> None:
+    """Regression: the axis of waits of a microsecond was labelled 0.001, 0.001 and 0."""
+    found = chart("wait", wait_p95=(None, 1e-6, 2e-4, None))
+    assert (found.unit, found.ticks) == ("milliseconds", ["1", "0.5", "0"])
+    assert json.loads(found.data)["top"] == 1
+
+
+def test_small_values_do_not_look_like_large_ones() -> None:
+    """Regression: waits of a millisecond were a plateau at the top."""
+    assert draw.line((0.001, 0.001), 10, 20, least=1).line == "M0 18.5 L10 18.5"
+    assert draw.line((0.001, 0.001), 10, 20).line == "M0 2 L10 2"
+
+
+@pytest.mark.parametrize(
+    ("one", "beside", "said"),
+    [(2.0, 0.5, "2.0/s"), (0.515, 2.0, "0.5/s"), (0.515, 0.6, "30.9/min"), (0.03, 5.0, "0.03/s"), (0, 5.0, "0")],
+)
+def test_rates_side_by_side_have_one_unit(one: float, beside: float, said: str) -> None:
+    assert rate(one, beside) == said

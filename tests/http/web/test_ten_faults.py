@@ -42,7 +42,7 @@ async def no_worker() -> Scene:
     scene = await start()
     for _, name in scene.names(SCRAPERS):
         scene.states[name] = WorkerState.RESTARTING
-        scene.whys[name] = {"why": "it was killed by signal 9", "crashes": 4, "next_at": scene.now + 100 * SECOND}
+        scene.whys[name] = {"why": "was killed by SIGKILL", "crashes": 4, "next_at": scene.now + 100 * SECOND}
     scene.running = [one for one in scene.running if one.pool != "scrapers"]
     await scene.run(60)
     return scene
@@ -75,10 +75,10 @@ async def forgotten_pause() -> Scene:
 async def crash_loop() -> Scene:
     scene = await start()
     scene.states["scrapers-1"] = WorkerState.RESTARTING
-    scene.whys["scrapers-1"] = {"why": "it was killed by signal 11", "crashes": 6, "next_at": scene.now + 500 * SECOND}
+    scene.whys["scrapers-1"] = {"why": "was killed by SIGSEGV", "crashes": 6, "next_at": scene.now + 500 * SECOND}
     for _ in range(6):
         await scene.run(50)
-        await scene.store.crash("scrapers-1", "was killed by signal 11")
+        await scene.store.crash("scrapers-1", "was killed by SIGSEGV")
     return scene
 
 
@@ -120,7 +120,13 @@ async def memory() -> Scene:
     scene = await start()
     scene.whys["scrapers-2"] = {"rss": (25 << 30) // 10}
     await scene.run(200)
-    about = "worker scrapers-2 uses 125% of its soft memory limit, and is not replaced"
+    # It drains and its task takes long.
+    scene.states["scrapers-2"] = WorkerState.DRAINING
+    own = [one for one in scene.running if one.worker == "scrapers-2"]
+    scene.running = [one for one in scene.running if one not in own]
+    scene.running += [one._replace(ends=scene.now + 3600 * SECOND) for one in own]
+    await scene.run(60)
+    about = "worker scrapers-2 on box1 (pid 4202) uses 125% of its soft memory limit, and is not replaced"
     firing = AlertState(phase=Phase.FIRING, since=scene.now - 60 * SECOND, value=1.25, about=about, fired=1)
     notes = AlertNotes(at=scene.now, rules=rules_of({}), alerts={"memory_usage": firing})
     term = (await scene.store.campaign(scene.sessions["box1"])).term
@@ -142,8 +148,8 @@ FAULTS = {
     "no worker": Fault(
         no_worker,
         "is-bad",
-        ("Worker pool scrapers has no live worker", "killed by signal 9"),
-        ("/ui/act/worker-pools/scrapers/restart", "pitboss logs manager"),
+        ("Worker pool scrapers has no live worker", "killed by SIGKILL (often the kernel", "Next try"),
+        ("/ui/act/worker-pools/scrapers/restart", "pitboss logs scrapers", "pitboss logs manager"),
     ),
     "pool cooling down": Fault(
         cooling,
@@ -153,50 +159,72 @@ FAULTS = {
     ),
     "all proxies blacklisted": Fault(
         blacklisted,
-        "is-warn",
-        ("tasks of queue scrape cannot start", "10 of 10 proxies are away: 1 cooling, 9 blacklisted", "Until"),
+        "is-bad",
+        (
+            "tasks of queue scrape cannot start",
+            "10 of 10 proxies are away: 1 cooling, 9 blacklisted",
+            "when 4 of 10 are back; the last one",
+        ),
         ("pitboss resources show proxies", "/ui/act/resource-pools/proxies/reset"),
     ),
     "queue paused and forgotten": Fault(
         forgotten_pause,
         "is-warn",
-        ("Queue mail is paused, and", "paused by ana", "provider maintenance", "for 50m"),
+        ("Queue mail is paused, and", "was paused by ana 50m ago", "provider maintenance", "Until it is resumed"),
         ("/ui/act/queues/mail/resume",),
     ),
     "crash loop": Fault(
         crash_loop,
         "is-warn",
-        ("Workers of pool scrapers crash again and again: 6 crashes in 10m", "killed by signal 11"),
+        (
+            "Worker scrapers-1 on ",
+            "crashes again and again: 6 crashes in 10m",
+            "killed by SIGSEGV (a segmentation fault",
+            "Next try",
+        ),
         ("pitboss logs", "/ui/activity?kind=worker_crashed"),
     ),
     "late schedule": Fault(
         late_schedule,
         "is-warn",
-        ("1 schedule is overdue by", "nightly-report"),
-        ("pitboss logs manager",),
+        ("Schedule nightly-report is overdue by", "no manager leads, and only the leading one fires schedules"),
+        ("pitboss logs manager", "/ui/act/schedules/nightly-report/run"),
     ),
     "backlog growing": Fault(
         growing,
         "is-warn",
-        ("Queue scrape grows by", "all 8 seats of its workers are busy"),
+        (
+            "Queue scrape grows by",
+            "all 8 seats of its workers are busy",
+            "5 workers in each of 2 managers would keep up, but its 10 proxies are enough for 3",
+            "Scale scrapers to 3 in each manager",
+        ),
         ("/ui/act/worker-pools/scrapers/scale",),
     ),
     "flood of dead letters": Fault(
         dead_letters,
         "is-bad",
-        ("tasks of the last 1h failed", "HTTPStatusError"),
-        ("/ui/failures", "pitboss dead list"),
+        ("tasks of the last 1h failed, most of them of queue scrape", "HTTPStatusError"),
+        ("/ui/failures", "pitboss dead list", "/ui/act/queues/scrape/pause"),
     ),
     "store slow": Fault(
         slow_store,
         "is-bad",
-        ("The store is slow: it took 3s for a small read", "every claim and every settlement waits for it"),
+        (
+            "The store is slow: it took 3s for a small read",
+            "the memory store answers in 3s",
+            "every claim and every settlement waits for it",
+        ),
         ("/ui/system", "pitboss doctor"),
     ),
     "memory above its limit": Fault(
         memory,
         "is-warn",
-        ("Worker scrapers-2 uses 125% of its soft memory limit", "memory_usage is firing"),
+        (
+            "uses 125% of its soft memory limit",
+            "memory_usage is firing",
+            "scrapers-2 is replaced when its task ends: it runs fetch_page",
+        ),
         ("/ui/act/worker-pools/scrapers/restart", "/ui/act/alerts/silences", "pitboss ps"),
     ),
 }
@@ -222,6 +250,8 @@ class _Text(HTMLParser):
             self.leads += [value for name in ("href", "action") if (value := given.get(name))]
 
     def handle_endtag(self, tag: str) -> None:
+        if self._depth and tag in ("dt", "dd", "button"):
+            self.words.append(" ")
         if tag == "section":
             self._depth = 0
 

@@ -87,7 +87,9 @@ class Chart(NamedTuple):
     def data(self) -> str:
         """What the browser draws it from (charts.js)."""
         moments = [(self.since + place * self.step) // SECOND for place in range(len(self.lines[0].values))]
-        return json.dumps({"data": [moments, *(_short(one) for one in self.lines)]}, separators=(",", ":"))
+        return json.dumps(
+            {"top": self.top, "data": [moments, *(_short(one) for one in self.lines)]}, separators=(",", ":")
+        )
 
 
 def period(view: View) -> str:
@@ -140,7 +142,8 @@ def chart(
     times, unit = next((one for one in units if largest * one[0] >= 1), units[-1])
     if not largest:
         times, unit = units[1] if units is _RATES else units[-2:][0]
-    top = _top(_seen(largest * times))
+    # The smallest unit has an axis of at least one.
+    top = max(1, _top(_seen(largest * times))) if unit == units[-1][1] else _top(_seen(largest * times))
     drawn = []
     for said, kind, values in lines:
         scaled = tuple(None if value is None else _seen(value * times) for value in values)

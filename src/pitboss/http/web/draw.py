@@ -30,9 +30,10 @@ class Part(NamedTuple):
     height: float
 
 
-def line(values: Values, width: int = 160, height: int = 26) -> Spark:
-    """One line with the area below it. What was not measured leaves no gap: the line goes on from the last value."""
-    points = _points(_filled(values), max([v or 0 for v in values], default=0), width, height)
+def line(values: Values, width: int = 160, height: int = 26, least: float = 0) -> Spark:
+    """One line with the area below it. What was not measured leaves no gap: the line goes on from the last value. The
+    top is at least `least`, so that small values do not look like large ones."""
+    points = _points(_filled(values), max([least, *(v or 0 for v in values)]), width, height)
     if len(points) < 2:  # noqa: PLR2004 - a line has two ends
         return Spark(width, height)
     drawn = _path(points)

@@ -16,6 +16,8 @@ _LONGEST_PARAMS = 20_000
 _THOUSAND, _TENTH = 1000, 0.1
 _NEARLY, _WHOLE = 99.9, 100
 _NOTHING = 0.0005
+# Of rates, each with the least that is said in it.
+_UNITS = ((1, "s", 1), (_MINUTE, "min", _TENTH), (_HOUR, "h", 0.0))
 
 
 def number(value: float | None) -> str:
@@ -52,15 +54,20 @@ def span(value: Span | None) -> str:
     return seconds(None if value is None else value / SECOND)
 
 
-def rate(per_second: float | None) -> str:
-    """ "21.1/s", "1.1/min", "0"."""
+def rate(per_second: float | None, beside: float | None = 0.0) -> str:
+    """ "21.1/s", "1.1/min", "0". In the unit of the larger one if another stands beside it."""
     if per_second is None:
         return "–"
     if per_second <= 0:
         return "0"
-    if per_second >= 1:
-        return f"{per_second:,.1f}/s" if per_second < _THOUSAND else f"{per_second:,.0f}/s"
-    return f"{per_second * _MINUTE:.1f}/min" if per_second * _MINUTE >= _TENTH else f"{per_second * _HOUR:.1f}/h"
+    largest = max(per_second, beside or 0.0)
+    times, unit = next(
+        ((times, unit) for times, unit, least in _UNITS if largest * times >= least), (_UNITS[-1][0], _UNITS[-1][1])
+    )
+    value = per_second * times
+    if value >= _THOUSAND:
+        return f"{value:,.0f}/{unit}"
+    return f"{value:.1f}/{unit}" if value >= _TENTH else f"{value:.1g}/{unit}"
 
 
 def size(value: int | None) -> str:

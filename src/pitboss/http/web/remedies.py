@@ -43,7 +43,9 @@ def _remedy(view: View, action: Action) -> Remedy:
     make = _ACTS.get(action.act)
     act = make(action) if make is not None and action.complete else None
     if act is not None:
-        label = f"{action.label} to {act.fields['size']}" if act.fields.get("size", "").isdigit() else action.label
+        label = action.label
+        if (size := act.fields.get("size", "")).isdigit():
+            label += f" to {size}" if act.fields.get("host") else f" to {size} in each manager"
         return Remedy(
             f"{label}{'…' if act.confirm else ''}", action.command, act if view.may("POST", act.path) else None
         )
@@ -111,6 +113,7 @@ _ACTS: Mapping[str, Callable[[Action], Act | None]] = {
     "pools restart": _plain("/worker-pools/{}/restart", "Replace the workers of pool {} one by one?"),
     "resources enable": _members("enable", "Enable use"),
     "resources reset": _members("reset", "Clear failures, cooldown and blacklist"),
+    "schedules run": _plain("/schedules/{}/run", "Put a task of schedule {} now, besides its ticks?"),
     "batches resume": _plain("/batches/{}/resume"),
     "batches start": _plain("/batches/{}/start", "Start batch {} now, whether or not its lane has a free slot?"),
     "batches move": _move,

@@ -3,6 +3,7 @@
 from pitboss.http.web.pages import Context, Page
 from pitboss.http.web.pages.tasks import running_operations
 from pitboss.http.web.view import View
+from pitboss.model.duration import SECOND, Span
 from pitboss.model.errors import InvalidInput
 from pitboss.model.filter import parsed
 from pitboss.operate.failures import FailureGroups, failure_groups, find_failure_cause
@@ -12,6 +13,7 @@ _ROWS = 50
 # With a filter of other terms than cause and task, this many of the newest failures are read and grouped.
 _READ = 1000
 _SECONDS = 2.0
+_PERSISTS: Span = 600 * SECOND
 
 
 async def read(view: View) -> Context:
@@ -49,6 +51,8 @@ async def read_one(view: View) -> Context:
         "title": newest.error or "Failure",
         "cause": cause,
         "newest": newest,
+        # More tasks would soon fail of it again.
+        "persists": view.now - cause.last < _PERSISTS,
         "task": task,
         "few": cause.count <= FEW and not cause.more,
         "operations": await running_operations(view),

@@ -19,7 +19,7 @@ from pitboss.model.fleet import ManagerView, live_managers, odd_workers
 from pitboss.model.schedule import Schedule
 from pitboss.model.states import State
 from pitboss.operate import queue_flows as flows_of
-from pitboss.operate.activity import activity_document, read_activity
+from pitboss.operate.activity import activity_document, folded, read_activity
 from pitboss.operate.failures import FailureGroup, FailureGroups, failure_groups, failures_over_time
 from pitboss.operate.key_numbers import evidence, key_numbers
 from pitboss.operate.pulse import Pulse, read_pulse
@@ -34,6 +34,8 @@ from pitboss.operate.undo import undo_offers
 ORDER = ("ready", "busy", "resting", "cooling", "blacklisted", "disabled")
 _SIZES_SECONDS, _PULSE_SECONDS, _SECONDS = 30.0, 5.0, 2.0
 _QUEUES, _POOLS, _BATCHES, _FAILURES, _HAPPENINGS, _ODD, _RUNS = 8, 6, 6, 4, 8, 5, 12
+# Those that say the same are one line.
+_HAPPENINGS_READ = 60
 # The bars of failures: an hour in steps of three minutes.
 _STEP, _STEPS = 3 * MINUTE, 20
 
@@ -45,7 +47,7 @@ async def read(view: View) -> Context:
     flows, pulse = await queue_flows(view), await read_shared_pulse(view)
     acts = Role.ADMIN in view.call.caller.roles
     log = await view.readings.get(
-        ("activity", acts), lambda: read_activity(store, limit=_HAPPENINGS, acts=acts), _SECONDS
+        ("activity", acts), lambda: read_activity(store, limit=_HAPPENINGS_READ, acts=acts), _SECONDS
     )
     groups = await failures(view)
     verdict, empty = status.verdict, not managers and not status.queues
@@ -78,7 +80,7 @@ async def read(view: View) -> Context:
         "runs": {one.schedule.name: await _runs(view, one.schedule) for one in coming},
         "wall": status.wall,
         "overdue": status.schedules.overdue if status.schedules else (),
-        "log": [activity_document(one) | {"at_moment": one.at} for one in log],
+        "log": [activity_document(one) | {"at_moment": one.at} for one in folded(log)[:_HAPPENINGS]],
         "undo": undo_offers(log),
     }
 

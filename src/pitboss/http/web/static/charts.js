@@ -5,7 +5,7 @@ const size = (box) => ({ width: box.clientWidth - 32, height: 148 });
 const clock = { hour: "2-digit", minute: "2-digit", hour12: false }, day = { month: "short", day: "numeric" };
 const time = (second, how) => new Date(second * 1e3).toLocaleString([], how);
 
-function made(box, data) {
+function made(box, data, top) {
   const keys = [...box.querySelectorAll(".key")], at = box.querySelector("time");
   const label = data[0].at(-1) - data[0][0] > 2e5 ? day : clock;
   const axis = { stroke: css(box, "--text-3"), font: "11px system-ui", ticks: { show: false }, grid: { stroke: css(box, "--line"), width: 1 } };
@@ -14,7 +14,7 @@ function made(box, data) {
     padding: [6, 18, 0, 0],
     legend: { show: false },
     cursor: { y: false, drag: { x: false } },
-    scales: { y: { range: (u, low, high) => [0, high || 1] } },
+    scales: { y: { range: () => [0, top()] } },
     axes: [{ ...axis, size: 28, values: (u, all) => all.map((at) => time(at, label)) }, { ...axis, size: 44 }],
     series: [{}, ...keys.map((one) => ({ stroke: css(one, "background-color", "::before"), width: 1.5 }))],
     hooks: { setCursor: [({ cursor: { idx }, data }) => {
@@ -27,7 +27,7 @@ function made(box, data) {
 function draw() {
   for (const box of document.querySelectorAll("[data-chart]")) {
     const { data } = JSON.parse(box.dataset.chart), known = kept.get(box);
-    known ? (box.append(known.root), known.setData(data)) : kept.set(box, made(box, data));
+    known ? (box.append(known.root), known.setData(data)) : kept.set(box, made(box, data, () => JSON.parse(box.dataset.chart).top));
   }
 }
 
