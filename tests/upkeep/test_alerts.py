@@ -159,12 +159,38 @@ async def test_deleted_tasks_have_ended_too() -> None:
     assert "759 of 6,659 tasks failed in 10m" in read_message((await world.sent())[0].params).text
 
 
-async def test_what_failed_before_the_first_look_is_no_news() -> None:
+async def test_what_failed_shortly_before_the_first_look_counts() -> None:
+    """Regression: a deploy that was broken from the start was not told."""
+    world = World()
+    await world.begin()
+    await world.fail(30)
+    await world.look()
+    assert await world.firing() == ["dead_letter_rate"]
+    assert "30 of 30 tasks failed in 10m" in read_message((await world.sent())[0].params).text
+    await world.look(70)
+    assert await world.kinds() == [Kind.ALERT, Kind.RESOLVED]
+
+
+async def test_what_failed_long_before_the_first_look_is_no_news() -> None:
     world = World()
     await world.begin()
     await world.fail(500)
+    world.store.time.advance(700)
     await world.look(60)
     assert await world.firing() == []
+
+
+async def test_what_failed_while_no_manager_looked_counts() -> None:
+    """Regression: the look after a long pause only began to count."""
+    world = World()
+    await world.begin()
+    await world.look()
+    world.store.time.advance(1800)
+    await world.fail(30)
+    world.store.time.advance(300)
+    await world.begin()
+    await world.look()
+    assert await world.firing() == ["dead_letter_rate"]
 
 
 async def test_an_alert_that_begins_and_ends_is_in_the_log_of_happenings() -> None:
@@ -312,6 +338,21 @@ async def test_work_without_a_worker_is_told() -> None:
     await world.show(workers())
     await world.look(7)
     assert await world.firing() == []
+
+
+async def test_a_downtime_does_not_count_as_time_without_a_worker() -> None:
+    """Regression: right after a restart it fired, because tasks had waited without a worker before the downtime."""
+    world = World()
+    away = Snapshot(target="app.py", pools=(PoolFigures(name="mail", queues=("mail",), wanted=1),))
+    await world.begin(away)
+    await world.store.add(world.store.new())
+    await world.look(3)
+    world.store.time.advance(100)
+    await world.begin(away)
+    await world.look(5)
+    assert await world.firing() == []
+    await world.look(3)
+    assert await world.firing() == ["no_worker"]
 
 
 async def test_dead_workers_are_no_workers() -> None:

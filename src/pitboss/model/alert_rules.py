@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from pitboss.model.alert import NOTIFY, AlertRule
+from pitboss.model.alert import DEFAULT_WINDOW, NOTIFY, AlertRule
 from pitboss.model.alert_digest import DIGEST
 from pitboss.model.alert_facts import CONDITIONS, Condition
 from pitboss.model.alert_message import ChannelSpec
@@ -35,6 +35,11 @@ class AlertsSpec(msgspec.Struct, frozen=True, kw_only=True):
     def outside(self) -> tuple[ChannelSpec, ...]:
         """The channels whose messages the delivery process sends."""
         return tuple(one for one in self.channels if one.outside)
+
+    @property
+    def longest(self) -> Span:
+        """The longest window over which a rule counts."""
+        return max((one.window for one in self.rules), default=DEFAULT_WINDOW)
 
     def channels_of(self, rule: AlertRule) -> tuple[str, ...]:
         return rule.channels or tuple(one.name for one in self.channels)

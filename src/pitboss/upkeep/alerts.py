@@ -56,7 +56,9 @@ class Alerter:
             return
         answered, board = await self._answered(), await self._alerts.alert_board()
         handlers, notes = await self._usual.look(self._store.clock.now()), read_notes(board.notes)
-        facts = await read_alert_facts(self._store, since=notes.counters.at, answered=answered, handlers=handlers)
+        facts = await read_alert_facts(
+            self._store, since=notes.counters.at, window=spec.longest, answered=answered, handlers=handlers
+        )
         functions = await self._functions(spec)
         look = looked(notes, spec, board.silences, facts, unheard=_unheard(spec, functions))
         look = look._replace(notes=await self._actions.decided(notes, look))
