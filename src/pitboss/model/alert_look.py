@@ -27,13 +27,15 @@ class ChannelNote(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AlertNotes(msgspec.Struct, frozen=True, kw_only=True):
-    """What the leader knows, so that the next one goes on: it is stored with each look. `at` is the last look."""
+    """What the leader knows, so that the next one goes on: it is stored with each look. `at` is the last look, `store`
+    the name of the store in messages."""
 
     at: Moment = 0
     rules: tuple[AlertRule, ...] = ()
     channels: dict[str, ChannelNote] = {}
     alerts: dict[str, AlertState] = {}
     told: dict[str, ChannelState] = {}
+    store: str = ""
     counters: Counters = Counters()
 
     def alert(self, rule: str) -> AlertState:
@@ -87,6 +89,7 @@ def looked(
         channels={one.name: ChannelNote(type=one.type, handler=one.handler) for one in spec.channels},
         alerts=states,
         told=told,
+        store=spec.store,
         counters=counters,
     )
     before = {name for name, one in notes.alerts.items() if one.phase is Phase.FIRING}

@@ -10,14 +10,14 @@ from pitboss.engines.capabilities import capabilities
 from pitboss.engines.protocol import Clock, Store
 from pitboss.model.alert import Phase, Severity
 from pitboss.model.alert_look import AlertNotes, Look, looked, notes_text, read_notes
-from pitboss.model.alert_message import FUNCTION, AlertMessage, alert_task, document
+from pitboss.model.alert_message import EXPIRES_IN, FUNCTION, AlertMessage, alert_task, document
 from pitboss.model.alert_rules import AlertsSpec
 from pitboss.model.canonical import to_json
 from pitboss.model.duration import SECOND, Span, spoken
 from pitboss.model.happening import Kind
 from pitboss.model.happening import Severity as Happened
 from pitboss.model.ids import derived_id
-from pitboss.model.new_task import new_task
+from pitboss.model.new_task import TaskOptions, new_task
 from pitboss.model.queue import HandlerInfo
 from pitboss.model.task import NewTask
 from pitboss.model.text import listed
@@ -106,8 +106,8 @@ class Alerter:
         """What goes to the log. A new leader says what fires, because the log of the last one is elsewhere."""
         for channel, message in look.messages:
             if channel.type == "log":
-                for line in self._by_wall(message, spec).text.splitlines()[1:]:
-                    self._log(f"alert {line}")
+                for line in self._by_wall(message, spec).lines:
+                    self._log(f"alert {line.text}")
         if self._term != term:
             self._term = term
             firing = [name for name, one in before.alerts.items() if one.phase is Phase.FIRING]
@@ -137,4 +137,6 @@ def _unheard(spec: AlertsSpec, functions: Mapping[str, HandlerInfo]) -> list[str
 def _function_task(handler: HandlerInfo, message: AlertMessage, at: int, channel: str) -> NewTask:
     parameter = msgspec.json.decode(handler.about).get("alert_parameter", "alert")
     params = to_json({parameter: document(message)})
-    return new_task(handler, params, derived_id(at, "alert", channel, message.number))
+    # In their order, as those of other channels.
+    options = TaskOptions(order_key=channel, expires_in=EXPIRES_IN)
+    return new_task(handler, params, derived_id(at, "alert", channel, message.number), options)
