@@ -70,8 +70,9 @@ class Subject(msgspec.Struct, frozen=True):
 class AlertState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One alert. `above` says since when subjects are beyond the threshold, `clear_at` since when none is, although it
     fires still. `about` is the worst subject in words. Counted while the rule exists: how often it `fired`; and in
-    `happened`, while it fires, what its condition counts. `was` is what it was about when it fired last, and `ended` when that was over. `size` is what
-    its action wants of a worker pool; it was done for the phase that began at `acted`."""
+    `happened`, while it fires, what its condition counts. `was` is what it was about when it fired last, and `ended`
+    when that was over. `size` is what its action wants of a worker pool; it was done for the phase that began at
+    `acted`."""
 
     phase: Phase = Phase.QUIET
     since: Moment = 0

@@ -1,6 +1,6 @@
 """The leader's look at alerts: reads the facts, and stores its notes together with the messages that follow."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 import msgspec
 
@@ -8,7 +8,7 @@ from pitboss.client.alert_facts import read_alert_facts
 from pitboss.engines.alert_protocol import Alerts
 from pitboss.engines.capabilities import capabilities
 from pitboss.engines.protocol import Clock, Store
-from pitboss.model.alert import Phase, Severity
+from pitboss.model.alert import Phase, Severity, silenced
 from pitboss.model.alert_look import AlertNotes, Look, looked, notes_text, read_notes
 from pitboss.model.alert_message import EXPIRES_IN, FUNCTION, AlertMessage, alert_task, document
 from pitboss.model.alert_rules import AlertsSpec
@@ -65,7 +65,7 @@ class Alerter:
         tasks = self._tasks(look, spec, functions)
         if await self._alerts.note_alerts(notes_text(look.notes), tasks, version=board.version, term=term):
             self._tell(look, term, notes, spec)
-            self._tell_unheard(look, spec, functions)
+            self._tell_unheard(look, spec, functions, silenced(board.silences, facts.now))
             self._record(look, notes)
             await self._actions.follow(look.notes, facts.now)
 
@@ -94,8 +94,15 @@ class Alerter:
         wanted = {one.handler for one in spec.channels if one.type == FUNCTION}
         return {one.name: one for one in await self._store.handlers() if one.name in wanted} if wanted else {}
 
-    def _tell_unheard(self, look: Look, spec: AlertsSpec, functions: Mapping[str, HandlerInfo]) -> None:
-        """Once, when there is something to tell."""
+    def _tell_unheard(
+        self, look: Look, spec: AlertsSpec, functions: Mapping[str, HandlerInfo], quiet: Collection[str]
+    ) -> None:
+        """Alerts that no channel is told of; and once, which function is missing."""
+        unheard = set(_unheard(spec, functions))
+        for rule in look.began:
+            if unheard.issuperset(spec.channels_of(rule)) and rule.name not in quiet:
+                about = look.notes.alert(rule.name).about
+                self._log(f"nobody was told of alert {rule.name} ({rule.severity}) firing: {about}")
         missing = {one.handler for one in spec.channels if one.type == FUNCTION} - functions.keys()
         self._missing &= missing
         for name in sorted(missing - self._missing) if look.began else ():
