@@ -16,7 +16,7 @@ MAKEFLAGS += --no-print-directory
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo story-checker video-metadata agent-jobs media-pipeline state-scraper test soak check fmt docs clean postgres strace faketime pgbouncer chromium redis rabbitmq ffmpeg systemd-analyze promtool bench bench-quick
+.PHONY: help setup demo story-checker video-metadata agent-jobs media-pipeline state-scraper test soak check fmt docs screenshots clean postgres strace faketime pgbouncer chromium redis rabbitmq ffmpeg systemd-analyze promtool fonts bench bench-quick
 
 help:
 	@echo 'make demo    see it run: examples/hello on an embedded store, no server (Ctrl-C ends it)'
@@ -24,13 +24,14 @@ help:
 	@echo 'make video-metadata  see examples/video_metadata run: remote workers over HTTP, a video API with a quota (half a minute)'
 	@echo 'make agent-jobs      see examples/agent_jobs run: schedules, events, fallbacks, dead letters (a quarter of a minute)'
 	@echo 'make media-pipeline  see examples/media_pipeline run: messages on RabbitMQ become videos, segments, previews and dead letters (half a minute)'
-	@echo 'make state-scraper   see examples/state_scraper run: four browsers scrape their own states through proxies (a minute or two)'
+	@echo 'make state-scraper   see examples/state_scraper run: four browsers scrape their own states through proxies (a minute or two; the first time some minutes more, to install)'
 	@echo 'make test    run the tests on real servers (ARGS= goes to pytest)'
 	@echo 'make soak    run the long reliability proofs and print their figures (about 80 minutes)'
 	@echo 'make bench   measure Pitboss beside its peers (75 minutes; bench-quick: rough figures in three)'
 	@echo 'make check   lint, format, types, import contracts, file checks'
 	@echo 'make fmt     format the code and fix what can be fixed'
 	@echo 'make docs    build the documentation into site/'
+	@echo 'make screenshots  take the pictures of every page of the dashboard, wide and narrow, light and dark, into docs/pictures (five minutes)'
 	@echo 'make clean   remove what these targets made'
 
 setup: $(READY)
@@ -72,6 +73,9 @@ systemd-analyze:
 
 promtool:
 	@scripts/setup.sh promtool
+
+fonts:
+	@scripts/setup.sh fonts
 
 demo: $(RUNS)
 	@scripts/demo.sh
@@ -127,6 +131,10 @@ fmt: $(READY)
 docs: $(READY)
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo 'Documentation: site/index.html'
+
+# ARGS="overview tasks" takes only these pages, ARGS="--look wide-light" only this look.
+screenshots: $(READY) chromium fonts
+	@$(BIN)/python -m scripts.screenshots $(ARGS)
 
 clean:
 	@rm -rf .venv build dist site .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

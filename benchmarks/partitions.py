@@ -100,6 +100,8 @@ def _names(workers: int) -> list[str]:
 class _Scraper:
     """A simulated worker with one task at a time."""
 
+    silence = 0.0
+
     def __init__(self, number: int, fleet: "_Fleet") -> None:
         self.id = self.name = f"default-{number + 1}"
         self.capacity = 1
@@ -307,6 +309,7 @@ class _Quick:
     """A worker whose tasks end at once."""
 
     capacity = 8
+    silence = 0.0
 
     def __init__(self, name: str, dispatcher: Dispatcher, ended: Callable[[], None]) -> None:
         self.id = self.name = name

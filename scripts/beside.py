@@ -23,7 +23,7 @@ def main() -> None:
     drawings, pictures, out = map(Path, sys.argv[1:])
     out.mkdir(parents=True, exist_ok=True)
     for drawing, ours in PAIRS.items():
-        left, right = Image.open(drawings / f"{drawing}.png"), Image.open(pictures / f"{ours}.png")
+        left, right = Image.open(drawings / f"{drawing}.png"), Image.open(pictures / f"{ours}.webp")
         both = Image.new("RGB", (left.width + right.width + 20, max(left.height, right.height)), "white")
         both.paste(left.convert("RGB"), (0, 0))
         both.paste(right.convert("RGB"), (left.width + 20, 0))

@@ -16,6 +16,15 @@ FONTS = Path(__file__).resolve().parent.parent / "build" / "fonts" / "fonts.conf
 ZONE, LOCALE = "Europe/Berlin", "en-GB"
 # Of the pictures, and how many of them are those that most pixels have.
 COLOURS, MAIN = 56, 16
+# Of narrow windows, below the page.
+BAR = 60
+# Where a page that is too long is cut: between two cards rather than through one.
+_CUT = """most => {
+  const boxes = [...document.querySelectorAll("main .card")].map(one => one.getBoundingClientRect());
+  const between = boxes.map(one => one.bottom + 12)
+    .filter(at => at > most * 0.6 && at <= most && !boxes.some(one => one.top < at - 13 && one.bottom > at));
+  return Math.max(...between, 0) || most;
+}"""
 Colour = tuple[int, int, int]
 
 
@@ -74,14 +83,17 @@ def take(page: Page, address: str, look: Look, file: Path, *, most: int | None =
     page.goto(address)
     page.locator("#live", has_text="Live").wait_for(timeout=20_000)
     tall = int(page.evaluate("document.documentElement.scrollHeight"))
-    page.set_viewport_size({"width": look.width, "height": max(look.height, min(tall, most or look.most))})
+    if tall > (limit := most or look.most):
+        tall = int(page.evaluate(_CUT, limit - BAR * (look.size == "narrow"))) + BAR * (look.size == "narrow")
+    page.set_viewport_size({"width": look.width, "height": max(look.height, tall)})
     # Large charts are drawn anew after a change of size.
     page.wait_for_timeout(200)
     save(page.screenshot(animations="disabled", caret="hide"), file)
 
 
 def save(picture: bytes, file: Path) -> None:
-    """Pillow would choose colours that are near; the main ones must be exact."""
+    """With few colours: as WebP without loss (half of a PNG), or as the PNG that the name wants. Pillow would choose
+    colours that are near; the main ones must be exact."""
     file.parent.mkdir(parents=True, exist_ok=True)
     found = Image.open(io.BytesIO(picture)).convert("RGB")
     chosen = palette(found)
@@ -90,7 +102,10 @@ def save(picture: bytes, file: Path) -> None:
     small = Image.new("P", found.size)
     small.putpalette([part for colour in chosen for part in colour])
     small.putdata([place[pixel] for pixel in found.get_flattened_data()])
-    small.save(file, optimize=True)
+    if file.suffix == ".webp":
+        small.convert("RGB").save(file, lossless=True, quality=100, method=6)
+    else:
+        small.save(file, optimize=True)
 
 
 def palette(picture: Image.Image) -> list[Colour]:

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what the checks and tests need, on a machine that has only Python, make and apt.
-# Usage: scripts/setup.sh venv|app|postgres|strace|faketime|pgbouncer|chromium|redis|rabbitmq|ffmpeg|systemd-analyze|promtool      Prints nothing when there is nothing to do.
+# Usage: scripts/setup.sh venv|app|postgres|strace|faketime|pgbouncer|chromium|redis|rabbitmq|ffmpeg|systemd-analyze|promtool|fonts      Prints nothing when there is nothing to do.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -132,6 +132,28 @@ setup_promtool() {
     if command -v systemctl >/dev/null; then as_root systemctl disable --quiet prometheus || true; fi
 }
 
+# Pictures of the dashboard show the same letters on each machine: only the fonts that are named here.
+setup_fonts() {
+    local file=build/fonts/fonts.conf
+    if ! [ -d /usr/share/fonts/opentype/inter ] || ! [ -d /usr/share/fonts/truetype/dejavu ]; then
+        say "installing the fonts Inter and DejaVu"
+        apt_install fonts-inter fonts-dejavu-core
+    fi
+    [ -e "$file" ] && return
+    mkdir -p build/fonts
+    cat >"$file" <<EOF
+<?xml version="1.0"?>
+<!DOCTYPE fontconfig SYSTEM "urn:fontconfig:fonts.dtd">
+<fontconfig>
+  <dir>/usr/share/fonts/opentype/inter</dir>
+  <dir>/usr/share/fonts/truetype/dejavu</dir>
+  <cachedir>$PWD/build/fonts/cache</cachedir>
+  <alias><family>sans-serif</family><prefer><family>Inter</family></prefer></alias>
+  <alias><family>monospace</family><prefer><family>DejaVu Sans Mono</family></prefer></alias>
+</fontconfig>
+EOF
+}
+
 case "${1:-}" in
     venv) setup_venv '.[dev]' "installing pitboss and its tools into .venv (about a minute the first time)" ;;
     app) setup_venv '.[amqp]' "installing pitboss into .venv (half a minute the first time)" ;;
@@ -145,5 +167,6 @@ case "${1:-}" in
     ffmpeg) setup_ffmpeg ;;
     systemd-analyze) setup_systemd_analyze ;;
     promtool) setup_promtool ;;
-    *) echo "usage: $0 venv|app|postgres|strace|faketime|pgbouncer|chromium|redis|rabbitmq|ffmpeg|systemd-analyze|promtool" >&2; exit 2 ;;
+    fonts) setup_fonts ;;
+    *) echo "usage: $0 venv|app|postgres|strace|faketime|pgbouncer|chromium|redis|rabbitmq|ffmpeg|systemd-analyze|promtool|fonts" >&2; exit 2 ;;
 esac

@@ -152,7 +152,7 @@ def test_a_manager_that_died_and_one_that_is_late() -> None:
     manager(snapshot(worker()), ttl=1)
     manager(snapshot(worker()), host="box2", pid=2)
     answer = pitboss("doctor", "--json")
-    assert "box1 (manager 1) died" in found(answer, "managers", "warning")[0]["what"]
+    assert "manager 1 on box1 is silent" in found(answer, "managers", "warning")[0]["what"]
     assert answer.code == 0
 
 

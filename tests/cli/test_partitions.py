@@ -12,6 +12,7 @@ from pitboss.model.partition import Mode, Partition, Partitioning
 from pitboss.model.queue import QueueSettings
 from pitboss.model.session import ClaimRequest, SessionInfo, Slot
 from tests.cli.command_line import new, pitboss, put, with_store
+from tests.cli.fake_managers import manager, pool, snapshot, worker
 from tests.operate.test_partitions import EVERY_STATE, STATES
 
 TABLE = {0: ("CA", "MT"), 1: ("TX",), 2: ("NY",)}
@@ -175,6 +176,58 @@ def test_the_table_of_an_app_is_validated_before_it_is_stored(folder: Path) -> N
     answer = pitboss("partitions", "validate", "tragets", "--app", "app.py")
     assert answer.code == Exit.FAILED
     assert "it declares those of targets" in answer.err
+
+
+def test_a_table_that_the_declared_pools_do_not_serve_is_warned_of(folder: Path) -> None:
+    table = {0: ["CA"], 1: ["TX"], 2: ["NY"]}
+    text = APP % (table, ["CA", "TX", "NY"]) + 'app.pool("web", queues=["targets"], workers=2)\n'
+    (folder / "app.py").write_text(text)
+    answer = pitboss("partitions", "validate", "targets", "--app", "app.py")
+    warning = "  ! Slot 2 needs another host or more workers: worker pool web has 2 workers"
+    assert (answer.code, answer.out.splitlines()[-1]) == (0, warning)
+    (folder / "app.py").write_text(text.replace("keys=", 'pool="nix", keys='))
+    answer = pitboss("partitions", "validate", "targets", "--app", "app.py")
+    warning = "  ! Worker pool nix is declared nowhere; those that serve it are web"
+    assert (answer.code, answer.out.splitlines()[-1]) == (0, warning)
+
+
+def test_an_app_that_cannot_be_loaded_is_no_broken_table(folder: Path) -> None:
+    answer = pitboss("partitions", "validate", "targets", "--app", "missing.py")
+    assert (answer.code, "there is no file" in answer.err) == (Exit.USAGE, True)
+
+
+def test_long_keys_are_cut_in_tables_and_whole_in_json() -> None:
+    divide("balanced")
+    target("k" * 300)
+    for words in (["partitions", "show", "targets"], ["tasks", "list"], ["plan"]):
+        assert "k" * 41 not in pitboss(*words).out
+    (task,) = pitboss("tasks", "list", "--json").json()["tasks"]
+    assert len(task["partition"]) == 200
+    assert f"{'k' * 31}…{task['partition'][-8:]}" in pitboss("tasks", "list").out
+
+
+def test_a_number_below_zero_is_a_slot_that_does_not_exist() -> None:
+    divide()
+    for verb in ("move", "pin"):
+        answer = pitboss("partitions", verb, "targets", "CA", "-1")
+        assert answer.code == Exit.NOT_FOUND
+        assert "its slots are web/0, web/1, web/2, numbered from 0 on" in answer.err
+
+
+def test_a_node_is_no_host_and_the_error_says_where_it_runs() -> None:
+    pool_of = pool("web")
+    manager(snapshot(worker(pool="web"), pools=(pool_of,)), host="vm")
+
+    async def work(store: Store) -> None:
+        (session,) = await store.sessions()
+        await partitions_of(store).take_slots(session.number, "web", "boxa", [0])
+
+    with_store(work)
+    for words in (["pools", "scale", "web", "3", "--host", "boxa"], ["ps", "--host", "boxa"]):
+        answer = pitboss(*words)
+        assert answer.code == Exit.NOT_FOUND
+        assert "boxa is a node" in answer.err
+        assert "--host vm means all managers of that host" in answer.err
 
 
 def test_a_broken_table_of_an_app_fails_with_every_problem(folder: Path) -> None:

@@ -133,6 +133,17 @@ def test_workers_that_run_count_without_an_app() -> None:
     assert "workers      download: 2 workers × 3 tasks on box1\n" in answer.out
 
 
+def test_without_an_app_a_plan_says_that_none_was_named(app: Path) -> None:
+    declare()
+    fill("CA")
+    (app / "pitboss.toml").write_text('store = "sqlite:///pitboss.db"\n')
+    said = pitboss("plan").out
+    assert "warning  app          no app was named, so this shows only what the store has\n" in said
+    assert "fix: name the app: pitboss plan app.py\n" in said
+    assert "work         1 task left" in said
+    assert "inf" not in said
+
+
 def test_a_problem_fails_the_plan(app: Path) -> None:
     declare()
     fill("CA", members=0)

@@ -37,6 +37,8 @@ def taking(seconds: float) -> Work:
 class CoroutineWorker:
     """A worker whose tasks are coroutines. `most` is the largest number that ran at once."""
 
+    silence = 0.0
+
     def __init__(self, stage: "Stage", dispatcher: Dispatcher, name: str, capacity: int, work: Work) -> None:
         self.id = self.name = name
         self.capacity = capacity

@@ -210,6 +210,91 @@ def test_a_bomb_among_innocents_is_the_only_one_that_fails() -> None:
     run_virtual(main(), clock=stage.clock)
 
 
+@pytest.mark.parametrize(("lost", "within"), [(1, 4), (8, 30)])
+def test_long_tasks_that_were_lost_keep_others_out_only_for_a_while(lost: int, within: float) -> None:
+    stage = Stage()
+
+    async def main() -> None:
+        dispatcher = stage.dispatcher()
+        doomed = stage.worker(dispatcher, taking(3600), capacity=16)
+        long = set(await stage.put(lost))
+        await dispatcher.start()
+        await asyncio.sleep(0.5)
+        doomed.kill()
+        dispatcher.remove_worker("w1")
+        (quick,) = await stage.put(1)
+
+        async def work(claim: Claim) -> Outcome:
+            return await taking(3600 if claim.id in long else 0.1)(claim)
+
+        stage.worker(dispatcher, work, name="w2", capacity=16)
+        await asyncio.sleep(within)
+        assert (await stage.one(quick)).state is State.COMPLETED
+        assert (await stage.states())[State.RUNNING] == lost
+        await dispatcher.stop()
+
+    run_virtual(main(), clock=stage.clock)
+
+
+def test_others_stay_out_while_the_worker_of_a_lost_task_does_not_answer() -> None:
+    stage = Stage()
+
+    async def main() -> None:
+        dispatcher = stage.dispatcher()
+        stage.worker(dispatcher, taking(3600)).kill()
+        await stage.put(1)
+        await dispatcher.start()
+        await asyncio.sleep(0.5)
+        dispatcher.remove_worker("w1")
+        second = stage.worker(dispatcher, taking(3600), name="w2")
+        second.silence = 30.0
+        await stage.put(1)
+        await asyncio.sleep(60)
+        assert second.most == 1
+        second.silence = 0.5
+        await asyncio.sleep(1)
+        assert second.most == 2
+        await dispatcher.stop()
+
+    run_virtual(main(), clock=stage.clock)
+
+
+def test_a_bomb_that_takes_its_time_is_found_among_long_tasks() -> None:
+    stage = Stage()
+
+    async def main() -> None:
+        dispatcher = stage.dispatcher()
+        bomb, *_ = await stage.put(10)
+        count = 0
+
+        def hire() -> None:
+            nonlocal count
+            count += 1
+            name = f"w{count}"
+
+            async def work(claim: Claim) -> Outcome:
+                if claim.id == bomb:
+                    await asyncio.sleep(20)
+                    worker.kill()
+                    dispatcher.remove_worker(name)
+                    hire()
+                await asyncio.sleep(600)
+                return Completed("null")
+
+            worker = stage.worker(dispatcher, work, name=name, capacity=16)
+
+        hire()
+        await dispatcher.start()
+        await stage.until_finished()
+        await dispatcher.stop()
+        assert {task.id for task in await stage.tasks() if task.state is State.FAILED} == {bomb}
+        assert (await stage.one(bomb)).crashes == 3
+        assert all(task.crashes == 0 for task in await stage.tasks() if task.id != bomb)
+        assert count < 12
+
+    run_virtual(main(), clock=stage.clock)
+
+
 def test_drain_gives_back_what_has_not_started_and_loses_nothing_that_ends() -> None:
     stage = Stage()
 

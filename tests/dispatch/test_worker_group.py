@@ -19,6 +19,7 @@ class _Worker:
 
     id = name = "w"
     capacity = 2
+    silence = 0.0
 
     def start(self, claim: Claim) -> None: ...
 

@@ -32,7 +32,7 @@ from scrape_yp.state_assignments import (
     get_worker_for_state,
     validate_assignments,
 )
-from scrape_yp.state_worker_pool import app, crawl_target, proxies
+from scrape_yp.state_worker_pool import app, crawl_target, profiles, proxies
 from scrape_yp.yp_filter import CATEGORIES, Listing, Target, Verdict, YPFilter
 from scraper_demo import processes
 from scraper_demo.__main__ import run
@@ -308,6 +308,21 @@ def test_a_workers_view_rotates_through_its_own_five_proxies(box: Sandbox, proxy
         WorkerProxyPool(proxies, 10)
 
 
+def test_profiles_of_killed_workers_are_removed_by_the_next_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    for name in (str(gone.pid), str(os.getppid()), str(os.getpid())):
+        (Path("profiles") / name / "left").mkdir(parents=True)
+    profiles.cache_clear()
+    own = profiles()
+    assert (own, list(own.iterdir())) == (tmp_path / "profiles" / str(os.getpid()), [])
+    assert {one.name for one in Path("profiles").iterdir()} == {str(os.getppid()), own.name}
+    profiles.cache_clear()
+
+
 def test_the_documents_names_are_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     shutil.copy(EXAMPLE / ".env.example", ".env")
@@ -391,7 +406,7 @@ def test_the_launcher_refuses_what_is_missing(
     assert run_state_workers.main(["--yes"]) == 1
     out = capsys.readouterr().out
     assert "✗ .env is missing: cp .env.example .env" in out
-    assert f"✗ [Errno 2] No such file or directory: '{proxy_file}'" in out
+    assert f"✗ {proxy_file} is missing: mkdir -p {proxy_file.parent}, and write a proxy per line" in out
     assert out.count("✓") == 3
     assert launcher == []
 

@@ -37,6 +37,8 @@ _GROUP = 10
 class Hand:
     """A worker: `capacity` coroutines at a time, the rest in its tray."""
 
+    silence = 0.0
+
     def __init__(self, shop: "Shop", dispatcher: Dispatcher, name: str, capacity: int) -> None:
         self.id = self.name = name
         self.capacity = capacity

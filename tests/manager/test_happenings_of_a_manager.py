@@ -31,6 +31,9 @@ def test_the_life_of_two_managers_is_in_the_log(troubled: Cluster) -> None:
     (lost,) = cluster.happenings(Kind.MANAGER_LOST)
     # Its task runs again at once, so it may have run at the end.
     assert lost.text.startswith(f"manager {crashed.manager} on {lost.host} (pid {first.process.pid}) is gone")
+    # Regression: a manager that started was "manager 0".
+    assert all(one.text.startswith(f"manager {one.manager} ") for one in cluster.happenings(Kind.MANAGER_STARTED))
+    assert all(one.manager for one in cluster.happenings(Kind.MANAGER_STARTED))
     last = cluster.happenings()[-1]
     assert last.text == f"manager {last.manager} on {last.host} has stopped"
 

@@ -13,8 +13,10 @@ from pitboss.manager import health_checks as health_module
 from pitboss.manager import manager as manager_module
 from pitboss.manager.health_checks import HealthChecks
 from pitboss.manager.manager import Manager, Plan
+from pitboss.manager.worker_process import STANDS_STILL
 from pitboss.model.desired_state import DesiredManager, manager_key
 from pitboss.model.duration import SECOND
+from pitboss.model.health import Finding, Remedy
 from pitboss.worker.describe import Description
 from tests.manager.cluster import TARGET
 
@@ -92,3 +94,35 @@ async def test_a_broken_health_check_is_not_the_last_one(monkeypatch: pytest.Mon
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
     assert announcements.said == ["a fault of Pitboss itself (OSError: no such file); health checks go on"]
+
+
+class Frozen:
+    """A worker that writes no stack."""
+
+    def __init__(self) -> None:
+        self.name, self.silence, self.asked_for_stack, self.asked_at, self.reported_blocked = (
+            "w-1",
+            7.2,
+            True,
+            0.0,
+            False,
+        )
+
+    def read_stack(self) -> str:
+        return ""
+
+
+async def test_a_worker_that_stands_still_is_reported_once_without_its_place() -> None:
+    announcements, worker = Announcements(), Frozen()
+    announcer: Any = announcements
+    router: Any = None
+    frozen: Any = worker
+    checks = HealthChecks(list, router, announcer, lambda _: None)
+    finding = Finding("blocked", Remedy.TELL, "has not answered for 7s")
+    worker.asked_at = asyncio.get_running_loop().time()
+    checks._report_blocked(frozen, finding)
+    assert announcements.said == [], "it gets a moment to write its stack"
+    worker.asked_at -= 3
+    checks._report_blocked(frozen, finding)
+    checks._report_blocked(frozen, finding)
+    assert announcements.said == [f"worker w-1 has not answered for 7s and does not say where it is: {STANDS_STILL}"]

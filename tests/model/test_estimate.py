@@ -1,5 +1,6 @@
 """How long a queue's tasks take, and what limits them: the smallest of all rates binds."""
 
+from math import inf
 from typing import Any
 
 import pytest
@@ -7,7 +8,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pitboss.model.duration import SECOND
-from pitboss.model.estimate import Ended, Timing, Work, estimate, spoken_rate, spoken_time, timing, told, what_if
+from pitboss.model.estimate import (
+    Ended,
+    Time,
+    Timing,
+    Work,
+    estimate,
+    spoken_range,
+    spoken_rate,
+    spoken_time,
+    timing,
+    told,
+    what_if,
+)
 from pitboss.model.limits import Window, rate
 from pitboss.model.resource import HOUR, Limits
 from pitboss.model.supply import Supply
@@ -220,6 +233,8 @@ def test_times_are_said_in_a_fitting_unit() -> None:
         "2.0 h",
         "5.2 days",
     ]
+    assert (spoken_time(inf), spoken_range(Time(inf, inf, inf))) == ("never", "never")
+    assert spoken_range(Time(3600 * SECOND, 7200 * SECOND, inf)) == "2.0 h or more"
 
 
 @given(

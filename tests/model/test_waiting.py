@@ -11,6 +11,9 @@ from pitboss.model.eta import Range
 from pitboss.model.fleet import ManagerView
 from pitboss.model.gates import Line, Scene
 from pitboss.model.limits import rate
+from pitboss.model.partition import Partition, Partitioning
+from pitboss.model.partition_findings import WaitingKeys
+from pitboss.model.partition_gates import Unowned
 from pitboss.model.queue import Queue
 from pitboss.model.resource import PoolRules, Record, Resource
 from pitboss.model.session import Session, SessionInfo
@@ -150,6 +153,19 @@ def test_the_normal_course_of_things_is_no_trouble() -> None:
     cooling = msgspec.structs.replace(BOUND, counts={State.PENDING: 7})
     (found,) = troubles([(task(), why_task(task(), scene(queue=cooling, pool=COOLING)))], [cooling])
     assert (found.cause, found.tasks, found.stuck) == ("cooling", 7, False)
+
+
+def test_tasks_whose_keys_have_no_slot_are_counted_by_key() -> None:
+    """One held item of a batch speaks for its own key, and not for the 2,098 other items of its queue."""
+    queue = Queue(name="q", partitions=Partitioning(by="{k}", mode="static", pool="w"), counts={State.HELD: 2098})
+    keys = {("q", "S42"): Partition(queue="q", key="S42", owner="w/2")}
+    item = task(State.HELD, reason="batch", partition="S42")
+    why = why_task(item, scene(queue=queue, keys=keys))
+    lacking = Unowned(cause="slot-missing", says="", stuck=True)
+    (found,) = troubles([(item, why)], [queue], [WaitingKeys(queue="q", keys=("S42",), waiting=894, why=lacking)])
+    assert found.said.startswith('894 tasks of queue "q" cannot start; one of them: its key S42 belongs to slot w/2')
+    (found,) = troubles([(item, why)], [queue])
+    assert found.said.startswith('at least 1 task of queue "q" cannot start: its key S42 belongs to slot w/2')
 
 
 @pytest.mark.parametrize(

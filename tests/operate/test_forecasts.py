@@ -1,13 +1,16 @@
 """What becomes of a queue, in ten shapes of load that are simulated: what it says comes true."""
 
+import msgspec
 import pytest
 
 from pitboss.model.duration import SECOND
+from pitboss.model.gates import Gate
 from pitboss.model.limits import rate
-from pitboss.model.queue import HandlerInfo, QueueChange
-from pitboss.model.queue_forecast import QueueForecast, Trend, spoken_forecast
+from pitboss.model.queue import HandlerInfo, Queue, QueueChange
+from pitboss.model.queue_forecast import QueueFlow, QueueForecast, Trend, pinched, spoken_forecast
 from pitboss.model.resource import Limits, NewResource, PoolRules, ResourceOutcome
 from pitboss.model.snapshot import WorkerState
+from pitboss.model.states import State
 from pitboss.operate.status_documents import forecast_document
 from tests.operate.load_world import World
 
@@ -225,3 +228,15 @@ async def test_a_nearly_empty_queue_keeps_up() -> None:
     for _ in range(40):
         await world.run(7)
         assert (await world.forecast()).trend is Trend.KEEPS_UP
+
+
+def test_what_limits_a_queue_does_not_change_with_each_look() -> None:
+    """The oldest task finds its key full at one moment and the rate used up at another: only the rate binds."""
+    queue = Queue(name="q", rate=rate("60/min"), max_per_key=2, counts={State.PENDING: 500})
+    full = Gate(name="partition", what="", says="", passed=False, cause="max-per-key", sentence="its key is full")
+    spent = Gate(name="rate", what="", says="", passed=False, cause="rate", sentence="the rate is used up")
+    flow = QueueFlow(queue=queue, now=0, mean=SECOND, seats=8, busy=2)
+    looks = [(gate, out) for gate in (full, spent, None) for out in (0.0, 0.95)]
+    assert {pinched(msgspec.structs.replace(flow, gate=gate), out).cause for gate, out in looks} == {"rate"}
+    slow = msgspec.structs.replace(flow, gate=full, mean=60 * SECOND)
+    assert pinched(slow, 0.1).cause == "max-per-key"

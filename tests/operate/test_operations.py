@@ -90,7 +90,7 @@ async def test_a_few_tasks_are_changed_in_one_act(store: Bench) -> None:
 
 
 async def test_the_entry_of_an_act_has_its_number_and_its_operation(store: Bench) -> None:
-    """Regression: nobody could see how many tasks an act was about."""
+    """Regression: an entry did not say how many tasks the act was about."""
     told = list[dict[str, Any]]()
 
     def audited(details: dict[str, Any]) -> Bench:
@@ -303,7 +303,7 @@ async def test_the_duty_runs_as_often_as_the_rate_asks_and_forgets_old_ones(stor
 
 
 async def test_an_operation_that_stops_is_in_the_log_of_what_happened(store: Bench) -> None:
-    """Regression: one that stopped because its tasks failed again was told to nobody."""
+    """Regression: one that stopped because its tasks failed again was in no list."""
     noted = list[tuple[Any, ...]]()
     await failed(store, 5)
     operation = await begun(store, at="1/s", by="ann", stop_on_failures=1)

@@ -72,6 +72,8 @@ class Gate:
 class CoroutineWorker:
     """A worker whose tasks are coroutines."""
 
+    silence = 0.0
+
     def __init__(self, scene: "Scene", dispatcher: Dispatcher, name: str) -> None:
         self.id = self.name = name
         self.capacity = 3

@@ -52,6 +52,7 @@ class SleepingWorker:
     """One task at a time, which only takes time."""
 
     capacity = 1
+    silence = 0.0
 
     def __init__(self, world: "PartitionWorld", dispatcher: Dispatcher, name: str) -> None:
         self.id = self.name = name

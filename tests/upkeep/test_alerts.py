@@ -561,7 +561,7 @@ async def test_a_function_gets_the_message_as_a_task() -> None:
     await world.fail(20)
     await world.look(2)
     assert world.logged == [
-        'nobody was told of alert dead_letter_rate (medium) firing: queue "default": 20 of 20 tasks failed in 1m',
+        'no channel was told: alert dead_letter_rate (medium) is firing: queue "default": 20 of 20 tasks failed in 1m',
         'the function "page" is told of alerts once an app declares it with @app.alert_channel',
     ]
     await world.store.register([DECLARED])

@@ -1,10 +1,13 @@
 """The state scraper on Pitboss: a queue that is divided by state, ten workers, and a pool of proxies."""
 
 import logging
+import os
 import shutil
 import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
 
 from playwright.async_api import async_playwright
 
@@ -17,6 +20,8 @@ from scrape_yp.state_assignments import STATES, get_all_assignments, get_worker_
 from scrape_yp.yp_filter import Target, YPFilter
 
 QUEUE, POOL = "targets", "state_worker"
+# Of browsers; a folder for each worker's process.
+PROFILES = Path("profiles")
 # The sandbox needs rights that root and containers do not have.
 BROWSER_OPTIONS = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
 log = logging.getLogger(__name__)
@@ -95,6 +100,18 @@ def browser_program() -> str:
     return str(found)
 
 
+@cache
+def profiles() -> Path:
+    """This worker's own folder for profiles, new; those of workers that have ended are removed."""
+    PROFILES.mkdir(exist_ok=True)
+    own = PROFILES.resolve() / str(os.getpid())
+    for old in PROFILES.iterdir():
+        if old.name == own.name or not Path("/proc", old.name).exists():
+            shutil.rmtree(old, ignore_errors=True)
+    own.mkdir(exist_ok=True)
+    return own
+
+
 @app.worker_state()
 async def statistics() -> AsyncIterator[Statistics]:
     proxy_pool.open_log()
@@ -106,8 +123,13 @@ async def statistics() -> AsyncIterator[Statistics]:
 @app.worker_state(max_uses=settings.max_targets_per_browser)
 async def browser() -> AsyncIterator[WorkerBrowser]:
     """One browser for each worker, replaced after MAX_TARGETS_PER_BROWSER targets."""
+    environment: dict[str, str | float | bool] = {**os.environ}
+    # The driver makes the browser's profile there; a worker that is killed cannot remove it.
+    os.environ["TMPDIR"] = str(profiles())
     async with async_playwright() as driver:
-        launched = await driver.chromium.launch(executable_path=browser_program(), args=BROWSER_OPTIONS)
+        launched = await driver.chromium.launch(
+            executable_path=browser_program(), args=BROWSER_OPTIONS, env=environment
+        )
         yield WorkerBrowser(launched, settings)
         await launched.close()
 

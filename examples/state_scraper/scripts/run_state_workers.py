@@ -94,6 +94,11 @@ def _database() -> str:
 
 def _proxies() -> str:
     """Add the proxies of the file to the pool; those that it knows keep their history."""
+    if not settings.proxy_file.is_file():
+        raise FileNotFoundError(
+            f"{settings.proxy_file} is missing: mkdir -p {settings.proxy_file.parent}, and write a proxy per line, as"
+            " host:port:user:password (or set PROXY_FILE)"
+        )
     found = read_proxies(settings)
     new = proxies.add_many(found)
     fewer = "" if len(found) >= _RECOMMENDED else f"; {_RECOMMENDED} are recommended, 5 per worker"

@@ -19,6 +19,10 @@ class AppNotLoaded(InvalidInput):
     code = "app-not-loaded"
 
 
+class TableRefused(AppNotLoaded):
+    """The user's code could be imported but for a table of partitions."""
+
+
 def described(target: str, *, folder: Path | None = None) -> "Description":
     """The app's description, or `AppNotLoaded` with the user's own traceback. Modules are looked up in the folder."""
     import msgspec
@@ -43,7 +47,7 @@ def described(target: str, *, folder: Path | None = None) -> "Description":
             fix=f"import it by itself: {sys.executable} -c 'import …'",
         ) from error
     if found.error is not None:
-        raise _refused(target, found.error, found.traceback)
+        raise _refused(target, found.error, found.code, found.traceback)
     if not found.handlers:
         raise AppNotLoaded(
             f"{target} has an app without tasks",
@@ -53,11 +57,14 @@ def described(target: str, *, folder: Path | None = None) -> "Description":
     return found
 
 
-def _refused(target: str, error: str, traceback: str | None) -> AppNotLoaded:
+def _refused(target: str, error: str, code: str, traceback: str | None) -> AppNotLoaded:
+    from pitboss.model.partition_keys import BrokenTable
+
     if traceback is None:
         what, _, rest = error.partition("\nWhy: ")
         why, _, fix = rest.partition("\nFix: ")
-        return AppNotLoaded(what, why=why, fix=fix)
+        kind = TableRefused if code == BrokenTable.code else AppNotLoaded
+        return kind(what, why=why, fix=fix)
     return AppNotLoaded(
         f"{target} cannot be loaded: {error}\n{traceback.rstrip()}",
         why="the module raised this during its import",

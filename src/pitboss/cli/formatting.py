@@ -1,4 +1,4 @@
-"""Times and ids as people read them."""
+"""Times, ids and keys as people read them."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -7,6 +7,7 @@ from pitboss.model.duration import SECOND, Moment, Span, spoken
 
 _MINUTE = 60 * SECOND
 _SHORT = 12
+_KEY_WIDTH, _KEY_END = 40, 8
 
 
 def ago(moment: Moment | None, now: Moment) -> str:
@@ -66,3 +67,8 @@ def when(moment: Moment | None, now: Moment) -> str | None:
 def short(number: str) -> str:
     """The last characters of an id, which are random: enough to name it."""
     return number[-_SHORT:]
+
+
+def short_key(key: str) -> str:
+    """A partition key for a table: its beginning and its end, which tells long ones apart."""
+    return key if len(key) <= _KEY_WIDTH else f"{key[: _KEY_WIDTH - _KEY_END - 1]}…{key[-_KEY_END:]}"

@@ -7,6 +7,7 @@ import typer
 from pitboss.cli.auditing import acting
 from pitboss.cli.command import JsonOption, Shown, StoreOption, WatchOption, ask, now, screen_of, settings, show
 from pitboss.cli.errors import Exit, show_error
+from pitboss.cli.formatting import short_key
 from pitboss.cli.screen import Column, Screen
 from pitboss.model.errors import InvalidInput, PitbossError
 from pitboss.model.partition import Partition, Partitioning
@@ -27,8 +28,11 @@ from pitboss.operate.partitions import (
 from pitboss.operate.queues import partitioning_text
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pitboss.config import Loaded
     from pitboss.engines.protocol import Store
+    from pitboss.model.pool import PoolSpec
 
 app = typer.Typer(
     help="Show, validate and change which worker owns which keys of a queue.",
@@ -50,6 +54,8 @@ _SLOTS = (
 )
 _UNOWNED = (Column("Keys"), Column("Waiting", right=True), Column("Why", fills=True))
 _KEYS_SHOWN = 8
+# "-1" is a slot that does not exist, and no option.
+_NUMBERS = {"ignore_unknown_options": True}
 
 
 @app.command("show")
@@ -95,10 +101,14 @@ def validate(
 
     Checks what app and settings declare, before it is stored; without an app, what is stored.
     """
+    from pitboss.cli.app_description import AppNotLoaded, TableRefused
+
     screen = screen_of(context)
     try:
         found = _validated(screen, queue, target, store)
     except InvalidInput as error:
+        if isinstance(error, AppNotLoaded) and not isinstance(error, TableRefused):
+            raise
         show_error(screen, error.what, error.why, error.fix)
         raise typer.Exit(Exit.FAILED) from error
     if as_json:
@@ -109,7 +119,7 @@ def validate(
         raise typer.Exit(Exit.FAILED)
 
 
-@app.command("move")
+@app.command("move", context_settings=_NUMBERS)
 def move(
     context: typer.Context,
     queue: QueueArgument,
@@ -131,7 +141,7 @@ def move(
     screen.note(_told(moved))
 
 
-@app.command("pin")
+@app.command("pin", context_settings=_NUMBERS)
 def pin(
     context: typer.Context,
     queue: QueueArgument,
@@ -165,10 +175,10 @@ def pin(
 def _validated(screen: Screen, queue: str, target: str | None, store: str | None) -> Validation:
     """What app and settings declare of the queue, unless only a store is named; else what is stored."""
     found = settings(screen, app=target, store=store)
-    known = {} if store is not None and target is None else _declared(found)
+    known, pools = ({}, ()) if store is not None and target is None else _declared(found)
     if queue in known:
         spec = known[queue]
-        return validation(queue, spec, None if spec.weights else _tasks(screen, store, queue))
+        return validation(queue, spec, None if spec.weights else _tasks(screen, store, queue), pools)
     if target is not None:
         raise InvalidInput(
             f'{target} does not declare partitions of queue "{queue}"',
@@ -183,17 +193,21 @@ def _validated(screen: Screen, queue: str, target: str | None, store: str | None
     return ask(screen, store, stored)
 
 
-def _declared(found: "Loaded") -> dict[str, Partitioning]:
-    """The queues with partitions of the app that the settings name, and of the settings themselves."""
+def _declared(found: "Loaded") -> "tuple[dict[str, Partitioning], Sequence[PoolSpec]]":
+    """The queues with partitions of the app that the settings name, and of the settings themselves; and the worker
+    pools of both, none without an app."""
     from pitboss import config
     from pitboss.cli.app_description import described
     from pitboss.cli.up_run import with_settings
 
     queues = config.queue_settings(found.settings, {}) if found.settings.app is None else {}
+    pools: Sequence[PoolSpec] = ()
     if found.settings.app is not None:
         folder = found.folder if found.origins["app"].startswith("file") else None
-        queues = with_settings(found.settings, described(found.settings.app, folder=folder)).queues
-    return {name: one.partitions for name, one in queues.items() if one.partitions is not None}
+        description = described(found.settings.app, folder=folder)
+        queues = with_settings(found.settings, description).queues
+        pools = config.pools(found.settings, description.pools)
+    return {name: one.partitions for name, one in queues.items() if one.partitions is not None}, pools
 
 
 def _tasks(screen: Screen, store: str | None, queue: str) -> dict[str, float]:
@@ -219,6 +233,8 @@ def _draw_validation(screen: Screen, found: Validation) -> None:
         screen.line(f"✗ Partitions of {found.queue} are not valid", "bold red")
     for text in found.facts or found.problems:
         screen.line(f"  - {text}")
+    for text in found.warnings:
+        screen.line(f"  ! {text}", "yellow")
 
 
 def _draw(screen: Screen, found: PartitionsReading) -> None:
@@ -252,13 +268,13 @@ def _unowned_rows(found: PartitionsReading) -> list[list[str]]:
     for one in found.unowned:
         rows.setdefault(one.why.says, []).append(one.key)
     return [
-        [listed([one.key for one in keys]), f"{sum(one.waiting for one in keys):,}", says]
+        [listed([short_key(one.key) for one in keys]), f"{sum(one.waiting for one in keys):,}", says]
         for says, keys in rows.items()
     ]
 
 
 def _row(slot: SlotReading) -> list[str]:
-    names = [f"{one.key}*" if one.pinned is not None else one.key for one in slot.keys]
+    names = [f"{short_key(one.key)}*" if one.pinned is not None else short_key(one.key) for one in slot.keys]
     # A second manager on a host, and one with --only, have the node's name with an addition.
     where = slot.node if slot.host in ("", slot.node.partition("~")[0]) else f"{slot.node} ({slot.host})"
     return [

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator
+from math import inf
 from socket import gethostname
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,6 +11,7 @@ import typer
 
 from pitboss.cli.command import JsonOption, StoreOption, confirm, now, opened, screen_of, settings
 from pitboss.cli.doctor import draw_findings, exit_if_problem
+from pitboss.cli.formatting import short_key
 from pitboss.cli.screen import Column, Screen
 from pitboss.cli.up import (
     ConcurrencyOption,
@@ -89,6 +91,8 @@ def plan(
         launch = Launch(host=gethostname(), pools=pools, queues=declared, handlers=description.handlers)
         checks.append(fine("app", f"{found.settings.app} has {counted(len(description.handlers), 'task')}"))
     read, about = asyncio.run(_read(found.settings.store, launch))
+    if description is None:
+        checks.append(_without_app(read))
     checks += [about, *read.findings, *(_tested(screen, found.settings.store, read) if test else ())]
     read = msgspec.structs.replace(read, findings=tuple(checks))
     if as_json:
@@ -127,6 +131,17 @@ def _described(found: "Loaded") -> "Description | None":
     if found.settings.app is None:
         return None
     return described(found.settings.app, folder=found.folder if found.origins["app"].startswith("file") else None)
+
+
+def _without_app(read: LaunchPlan) -> Finding:
+    if any(one.workers for one in read.queues):
+        return fine("app", "no app was named: this is what the managers that run do")
+    return warning(
+        "app",
+        "no app was named, so this shows only what the store has",
+        why="no TARGET was given, and no settings name an app",
+        fix="pitboss plan app.py",
+    )
 
 
 async def _read(url: str, launch: Launch) -> tuple[LaunchPlan, Finding]:
@@ -224,7 +239,7 @@ def _figure(value: float) -> str:
 def _estimates(one: QueuePlan) -> Iterator[str]:
     yield told(one.estimate)
     for name, other in one.otherwise.items():
-        if other.time is not None and other.bound is not None:
+        if other.time is not None and other.bound is not None and other.time.middle != inf:
             more = other.left - one.estimate.left
             rest = f"; {counted(-more, 'task')} would wait" if more < 0 else ""
             rest = f"; {counted(more, 'more task')} could end" if more > 0 else rest
@@ -236,4 +251,10 @@ def _rows(one: QueuePlan) -> Iterator[list[str]]:
     for slot in one.slots:
         name = slot.slot if slot.manned else f"{slot.slot} (no worker)"
         share = f"{slot.tasks / total:.0%}" if total else ""
-        yield [name, f"{slot.tasks:,}", share, f"{len(slot.keys):,}", listed(slot.keys, _KEYS_SHOWN)]
+        yield [
+            name,
+            f"{slot.tasks:,}",
+            share,
+            f"{len(slot.keys):,}",
+            listed([short_key(key) for key in slot.keys], _KEYS_SHOWN),
+        ]

@@ -22,7 +22,7 @@ from pitboss.cli.command import (
     screen_of,
     show,
 )
-from pitboss.cli.formatting import age, when
+from pitboss.cli.formatting import age, short_key, when
 from pitboss.cli.screen import Column, Screen
 from pitboss.cli.task_page import draw_stack, draw_task
 from pitboss.engines.protocol import MOST_READ, Page
@@ -209,7 +209,7 @@ def _draw_list(screen: Screen, page: Page, moment: Moment) -> None:
 
 def _row(task: Task, moment: Moment, *, divided: bool) -> list[str]:
     tries = str(task.attempts) if task.attempts else ""
-    key = [task.partition or ""] if divided else []
+    key = [short_key(task.partition or "")] if divided else []
     return [task.id, task.state, task.handler, task.queue, *key, tries, age(task.created_at, moment), _note(task)]
 
 

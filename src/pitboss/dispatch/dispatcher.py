@@ -346,6 +346,8 @@ class Dispatcher:
                 for load in group.workers.values():
                     if load.stalled(self._time()):
                         load.worker.recall()
+                if group.ease(self._time()):
+                    self._wake()
 
     def _renewed(self, renewal: Renewal) -> None:
         self.desired, self._renewed_at = renewal.desired, self._time()

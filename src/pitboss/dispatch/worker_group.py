@@ -23,6 +23,12 @@ _MEASURE_SECONDS = 0.02
 _EMPTY_SECONDS = 0.01
 _MOST_EMPTY_SECONDS = 2.0
 _SHORTEST_WAIT = 0.001
+# A task that was lost runs alone for so long, and waits as long for a worker to be empty; four times as long after each
+# further loss.
+ALONE_SECONDS = 3.0
+_MOST_ALONE_SECONDS = 86_400.0
+# A worker sends a heartbeat every second. One that is later may be blocked: other tasks are not let into it.
+_PROMPT_SECONDS = 2.0
 
 
 class Meter:
@@ -52,6 +58,10 @@ class Worker(Protocol):
     name: str
     capacity: int
 
+    @property
+    def silence(self) -> float:
+        """For how many seconds it has said nothing."""
+
     def start(self, claim: Claim) -> None:
         """Run it now. Its outcome goes to `Dispatcher.finish`."""
 
@@ -75,6 +85,8 @@ class WorkerLoad:
         self.running: dict[TaskId, Claim] = {}
         self.reserved: Claim | None = None
         self.runs_alone = False
+        # The task for which others are kept out, and since when.
+        self._kept_for: tuple[Claim, float] | None = None
         self.closed = False
         # How many pauses after tasks it still observes, and their timers: each has its own time.
         self.resting = 0
@@ -107,11 +119,32 @@ class WorkerLoad:
         return len(self.running) > self.worker.capacity and now - self.ended_at >= STALE_SECONDS
 
     def start(self, claim: Claim) -> None:
+        self.runs_alone = claim.alone and not self.running
+        self._kept_for = None
         self.running[claim.id] = claim
-        self.runs_alone = claim.alone
         if self.group.measured is not None:
             self.group.measured.started(claim)
         self.worker.start(claim)
+
+    def ease(self, now: float) -> bool:
+        """Let others in, if they have been kept out for long enough; returns whether it did. A task that waits for the
+        worker to be empty starts beside those that run."""
+        claim = self.reserved or next(iter(self.running.values()), None)
+        if claim is None or not (self.reserved or self.runs_alone):
+            self._kept_for = None
+            return False
+        if self._kept_for is None or self._kept_for[0] is not claim:
+            self._kept_for = claim, now
+        if now - self._kept_for[1] < alone_seconds(claim) or self.worker.silence > _PROMPT_SECONDS:
+            return False
+        if self.reserved is None:
+            self.runs_alone = False
+            return True
+        if self.resting or self.closed or len(self.running) >= self.worker.capacity:
+            return False
+        self.reserved = None
+        self.start(claim)
+        return True
 
     def ended(self, claim: Claim, now: float) -> None:
         if self.running.pop(claim.id, None) is not None and not self.running:
@@ -331,6 +364,13 @@ class WorkerGroup:
         self._alone.clear()
         return claims
 
+    def ease(self, now: float) -> bool:
+        """Let others in where a lost task has kept them out for long enough; returns whether it did."""
+        eased = [load for load in self.workers.values() if load.ease(now)]
+        if eased:
+            self.hand_out()
+        return bool(eased)
+
     def _place_alone(self) -> None:
         for load in self._reserved():
             free = load if not load.running and not load.resting else None if self.divided else self._idle()
@@ -357,6 +397,11 @@ class WorkerGroup:
 
     def _target(self) -> int:
         return min(MOST_AHEAD, int(self._meter.rate * AHEAD_SECONDS))
+
+
+def alone_seconds(claim: Claim) -> float:
+    """For how long a lost task keeps others out of its worker."""
+    return min(_MOST_ALONE_SECONDS, ALONE_SECONDS * 4.0 ** min(claim.losses - 1, 10))
 
 
 def _dated(claim: Claim, asked: float) -> Claim:

@@ -83,8 +83,9 @@ class HappeningLog:
                 # Its first workers come with the start of the manager, which is a happening of its own.
                 self._begun.add(fact.pool)
 
-    def started(self, pools: Sequence[str], release: str) -> None:
-        """This manager has its first session."""
+    def started(self, number: int, pools: Sequence[str], release: str) -> None:
+        """This manager has its first session, with this number."""
+        self._manager = number
         said = f"has started with the pools {listed(pools)}" if pools else "has started without workers"
         self._of_itself(Kind.MANAGER_STARTED, said, {"pid": os.getpid(), "release": release})
 

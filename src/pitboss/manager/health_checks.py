@@ -7,9 +7,9 @@ from pitboss.manager.announcer import Announcer
 from pitboss.manager.process_usage import measure, proportional
 from pitboss.manager.session_router import SessionRouter
 from pitboss.manager.worker_pool import WorkerPool
-from pitboss.manager.worker_process import WorkerProcess, overdue, surely_started
+from pitboss.manager.worker_process import STANDS_STILL, WorkerProcess, overdue, surely_started
 from pitboss.manager.worker_slot import WorkerSlot
-from pitboss.model.duration import SECOND, Span
+from pitboss.model.duration import SECOND, Span, spoken
 from pitboss.model.health import Finding, Remedy, Vital, judge
 from pitboss.model.outcome import Crashed, Outcome, Released
 from pitboss.model.task import Claim, TaskError
@@ -21,6 +21,8 @@ _MEASURE_EVERY = 8
 _GRACE = 2.0
 _ASLEEP = 2.0
 _FRAMES = 12
+# A process that has not written its stack by then does not run at all.
+_STACK_SECONDS = 2.0
 
 
 class HealthChecks:
@@ -108,12 +110,18 @@ class HealthChecks:
                 self._kill(worker, finding, late)
 
     def _report_blocked(self, worker: WorkerProcess, finding: Finding) -> None:
-        """Ask it for its stack, and report the blocked line at one of the next checks."""
+        """Ask it for its stack, and report the blocked line at one of the next checks; after a while without it."""
         if not worker.asked_for_stack:
             worker.ask_for_stack()
-        elif not worker.reported_blocked and worker.read_stack():
+        elif worker.reported_blocked:
+            return
+        elif stack := worker.read_stack():
             worker.reported_blocked = True
-            self._announcer.say(f"worker {worker.name} {finding.text}; it is at {innermost(worker.stack)}")
+            self._announcer.say(f"worker {worker.name} {finding.text}; it is at {innermost(stack)}")
+        elif self._time() - worker.asked_at >= _STACK_SECONDS:
+            worker.reported_blocked = True
+            silent = f"has not answered for {spoken(round(worker.silence) * SECOND)}"
+            self._announcer.say(f"worker {worker.name} {silent} and does not say where it is: {STANDS_STILL}")
 
     def _replace(self, slot: WorkerSlot, worker: WorkerProcess, finding: Finding) -> None:
         if slot.current is worker and not worker.draining and slot.replaceable:

@@ -261,7 +261,7 @@ class Manager:
         self._sessions.append(session.number)
         if len(self._sessions) == 1:
             pools = [f"{pool.name} ({pool.max_workers})" for pool in self._plan.pools] if self._plan.target else []
-            self._happenings.started(pools, self._description.release)
+            self._happenings.started(session.number, pools, self._description.release)
         self._scaler.session = session.number
         self._scaler.wake()
         # Before the first worker is ready: a restart must be back within the grace, however long workers take to start.

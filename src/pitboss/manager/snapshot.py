@@ -124,5 +124,5 @@ def _worker(worker: WorkerProcess, slot: WorkerSlot, pool: WorkerPool, now: Mome
         mean=worker.busy // worker.processed if worker.processed else 0,
         rss=worker.memory,
         cpu=round(worker.cpu, 3),
-        why="its event loop is blocked" if worker.reported_blocked else slot.last_crash if slot.crashes else "",
+        why=worker.blocked or (slot.last_crash if slot.crashes else ""),
     )

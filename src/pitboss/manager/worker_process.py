@@ -29,6 +29,7 @@ Heard = Callable[["WorkerProcess", ToManager], None]
 Key = tuple[str, int]
 _STACK_LIMIT = 64 * 1024
 _TRAVEL_SECONDS = 1.0
+STANDS_STILL = "the whole process stands still (stopped, or waiting for the machine)"
 
 
 class WorkerProcess(ChildProcess[ToManager, ToWorker]):
@@ -51,6 +52,7 @@ class WorkerProcess(ChildProcess[ToManager, ToWorker]):
         self.task_outcome: Outcome | None = None
         self.stack = ""
         self.asked_for_stack = False
+        self.asked_at = 0.0
         self.reported_blocked = False
         self.deaf_beats = 0
         self.handled = 0
@@ -77,6 +79,13 @@ class WorkerProcess(ChildProcess[ToManager, ToWorker]):
     @property
     def processed(self) -> int:
         return self.succeeded + self.failed
+
+    @property
+    def blocked(self) -> str:
+        """What keeps it from answering, once that was reported."""
+        if not self.reported_blocked:
+            return ""
+        return "its event loop is blocked" if self.stack else STANDS_STILL
 
     @property
     def blameless(self) -> bool:
@@ -133,7 +142,7 @@ class WorkerProcess(ChildProcess[ToManager, ToWorker]):
 
     def ask_for_stack(self) -> None:
         """Have it write its stacks; this works even while its loop or its interpreter is blocked."""
-        self.asked_for_stack, self.stack = True, ""
+        self.asked_for_stack, self.asked_at, self.stack = True, self._loop.time(), ""
         if self._process is not None and self._process.returncode is None and self.ready.is_set():
             with suppress(ProcessLookupError):
                 self._process.send_signal(STACK_SIGNAL)

@@ -34,7 +34,7 @@ class Counters(msgspec.Struct, frozen=True, kw_only=True):
 
         A total that has shrunk (a process began anew) counts for nothing. The first look, and one after a long pause,
         has nothing to compare with: it begins with what the buckets of figures say of the window, and without what
-        processes counted, of which nobody knows when it came.
+        processes counted, whose moments are not known.
         """
         known = {"|".join(key): total for key, total in totals.items()}
         if self.at is None or not 0 <= now - self.at <= max(longest, _PAUSE):

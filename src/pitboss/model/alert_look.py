@@ -15,7 +15,7 @@ from pitboss.model.canonical import Json
 from pitboss.model.duration import SECOND, Moment, Span
 
 _NO_STATE = AlertState()
-# After this long without a look, what has to last begins to last anew: nobody knows whether it did.
+# After this long without a look, what has to last begins anew: whether it lasted is not known.
 _PAUSE: Span = 30 * SECOND
 
 

@@ -244,13 +244,19 @@ def spoken_rate(per_second: float) -> str:
 
 def spoken_time(time: float) -> str:
     """ "5.2 days"."""
+    if time == inf:
+        return "never"
     size, unit = _unit(time)
     return f"{_figure(time / size)} {unit}"
 
 
 def spoken_range(time: Time) -> str:
     """ "5.2 days (4.6–5.9)", all in one unit."""
+    if time.middle == inf:
+        return "never"
     size, unit = _unit(time.middle)
+    if time.most == inf:
+        return f"{_figure(time.middle / size)} {unit} or more"
     least, middle, most = (_figure(one / size) for one in (time.least, time.middle, time.most))
     return f"{middle} {unit}" if least == most else f"{middle} {unit} ({least}–{most})"
 

@@ -6,6 +6,7 @@ which key is decided in `model.assignment`; correctness never rests on it, becau
 
 from collections.abc import Mapping
 from functools import lru_cache
+from hashlib import md5
 from string import Formatter
 from typing import Any, Literal
 
@@ -131,8 +132,8 @@ def key_names(by: str) -> tuple[str, ...]:
 
 
 def partition_key(by: str, params: Json) -> str | None:
-    """The key of a task with these parameters: texts as they are, numbers and booleans as in JSON; at most 200
-    characters. None if it lacks one of the parameters, or one is null, a list or an object."""
+    """The key of a task with these parameters: texts as they are, numbers and booleans as in JSON. None if it
+    lacks one of the parameters, or one is null, a list or an object."""
     values: Mapping[str, Any] = from_json(params)
     made = ""
     for text, name in key_parts(by):
@@ -143,4 +144,13 @@ def partition_key(by: str, params: Json) -> str | None:
         if value is None or isinstance(value, list | dict):
             return None
         made += value if isinstance(value, str) else to_json(value)
-    return made[:LONGEST_KEY] or None
+    return shortened(made) or None
+
+
+def shortened(key: str) -> str:
+    """A key of at most 200 characters: a longer one ends in a digest of the whole, so that it stays one of its own."""
+    if len(key) <= LONGEST_KEY:
+        return key
+    # PostgreSQL has this digest without an extension.
+    digest = md5(key.encode(errors="surrogatepass"), usedforsecurity=False).hexdigest()
+    return f"{key[: LONGEST_KEY - len(digest) - 1]}~{digest}"

@@ -109,11 +109,17 @@ def refuse_keyless(queues: Mapping[str, QueueSettings], handlers: Iterable[Handl
             )
 
 
+class BrokenTable(InvalidInput):
+    """The table of a queue has a key twice, none, or not at all, or other faults."""
+
+    code = "broken-table"
+
+
 def refuse_problems(queue: str, spec: Partitioning) -> None:
     """Refuse a table with anything wrong in it; the error has all of that."""
     found = problems(spec) if spec.mode == _STATIC else []
     if found:
-        raise InvalidInput(
+        raise BrokenTable(
             f'the partitions of queue "{queue}" are not valid',
             why="; ".join(map(str, found)),
             fix="correct the table: each key in one slot, slots numbered from 0 without a gap",

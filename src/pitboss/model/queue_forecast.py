@@ -256,7 +256,9 @@ def pinched(flow: QueueFlow, out: float) -> Pinch:
     queue, gate, pool = flow.queue, flow.gate, flow.pool
     free = flow.seats - flow.busy
     if gate is not None and gate.name in _OF_GATES and gate.cause not in _BUSY:
-        return _of_gate(flow, gate)
+        # A key is also full for moments while the rate is what holds the queue back.
+        of_rate = gate.cause == "max-per-key" and _rate_binds(flow, out)
+        return Pinch("rate", _rate_limit(flow), "queue", queue.name) if of_rate else _of_gate(flow, gate)
     if flow.limit is not None and (out >= flow.limit * _NEAR_LIMIT or (free > 0 and pool is None)):
         return Pinch("rate", _rate_limit(flow), "queue", queue.name)
     if pool is not None and (free > 0 or (pool.away and pool.usable < flow.seats)):
@@ -265,6 +267,14 @@ def pinched(flow: QueueFlow, out: float) -> Pinch:
         said = f"all {counted(flow.seats, 'seat')} of its workers are busy"
         return Pinch("workers", said if free <= 0 else "its workers", "queue", queue.name)
     return Pinch("not-ready", "no worker is ready", "queue", queue.name)
+
+
+def _rate_binds(flow: QueueFlow, out: float) -> bool:
+    """Whether tasks end about as fast as the rate limit allows, or even one key alone could be that fast."""
+    if flow.limit is None:
+        return False
+    of_key = (flow.queue.max_per_key or 0) * SECOND / flow.mean if flow.mean else 0.0
+    return max(out / _NEAR_LIMIT, of_key) >= flow.limit
 
 
 # Gates that limit a queue, and the kind of thing that they are about.

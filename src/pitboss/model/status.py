@@ -69,25 +69,26 @@ def _managers(reading: StoreReading, managers: Sequence[ManagerView], now: Momen
         yield warning("managers", "no manager is running", why="new tasks will wait", fix="pitboss up")
     for session in reading.sessions:
         if session.info.kind == "manager" and not session.ended and session.expires_at <= now:
-            yield _died(manager_view(session), now)
+            yield _silent(manager_view(session), now)
     for one in managers:
         left, ttl = one.session.expires_at - now, one.session.info.ttl
         if left < ttl * _MISSED_SHARE:
+            missed = f"did not renew its session for {spoken(ttl - left)} of {spoken(ttl)}"
             yield warning(
                 "managers",
-                f"{one.name} did not renew its session for {spoken(ttl - left)} of {spoken(ttl)}",
+                f"manager {one.number} on {one.host} {missed}",
                 why="it is overloaded, frozen, or cannot reach the store; when the session ends, others take its tasks",
                 fix="look at its host's load and at its log",
             )
 
 
-def _died(manager: ManagerView, now: Moment) -> Finding:
+def _silent(manager: ManagerView, now: Moment) -> Finding:
     ago = spoken(max(now - manager.session.expires_at, SECOND))
     return warning(
         "managers",
-        f"{manager.name} died {ago} ago: its session expired without being closed",
-        why="it was killed, its host went down, or it was cut off from the store",
-        fix=f"look at {manager.host} and start it there again; its tasks went to others",
+        f"manager {manager.number} on {manager.host} is silent: its session expired {ago} ago without being closed",
+        why="it was killed or frozen, its host went down, or it was cut off from the store",
+        fix=f"look at {manager.host} and start it there again if it is gone; its tasks went to others",
     )
 
 

@@ -23,6 +23,7 @@ from pitboss.model.gates import (
     soon,
     with_first,
 )
+from pitboss.model.partition_findings import WaitingKeys
 from pitboss.model.partition_gates import of_partition, owner_worker
 from pitboss.model.queue import Queue
 from pitboss.model.remote_gates import of_remote, remote_ready
@@ -161,11 +162,19 @@ class Trouble(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def said(self) -> str:
         least = "" if self.all else "at least "
-        return f'{least}{counted(self.tasks, "task")} of queue "{self.queue}" cannot start: {self.sentence}'
+        # Tasks that wait for the same cause have different keys.
+        then = "; one of them:" if self.tasks > 1 and self.sentence.startswith("its key ") else ":"
+        return f'{least}{counted(self.tasks, "task")} of queue "{self.queue}" cannot start{then} {self.sentence}'
 
 
-def troubles(waiting: Sequence[tuple[Task, Why]], queues: Sequence[Queue]) -> list[Trouble]:
-    """What keeps tasks from starting and is not the normal course of things, such as a busy worker or a rate."""
+def troubles(
+    waiting: Sequence[tuple[Task, Why]], queues: Sequence[Queue], keys: Sequence[WaitingKeys] = ()
+) -> list[Trouble]:
+    """What keeps tasks from starting and is not the normal course of things, such as a busy worker or a rate.
+
+    `keys` are those that no live slot takes: their tasks are counted by key, since the next task may have another one.
+    """
+    by_key = {(one.queue, one.why.cause): one.waiting for one in keys}
     groups: dict[tuple[str, str], list[tuple[Task, Why]]] = {}
     for task, why in waiting:
         groups.setdefault((task.queue, why.cause), []).append((task, why))
@@ -180,12 +189,16 @@ def troubles(waiting: Sequence[tuple[Task, Why]], queues: Sequence[Queue]) -> li
         # Only pending tasks and items that were not drawn all wait for what the ones that were looked at wait for.
         alike = task.state is State.PENDING or (task.state is State.HELD and not held_for_handler(task))
         whole = len(group) == seen[queue] and (alike or len(group) == waits)
+        tasks = max(waits, 1) if whole else len(group)
+        if waits_for_slot(why):
+            whole = (queue, cause) in by_key
+            tasks = max(len(group), by_key.get((queue, cause), 0))
         found.append(
             Trouble(
                 queue=queue,
                 cause=cause,
                 sentence=why.sentence,
-                tasks=max(waits, 1) if whole else len(group),
+                tasks=tasks,
                 example=task.id,
                 all=whole,
                 stuck=why.stuck,
@@ -193,6 +206,11 @@ def troubles(waiting: Sequence[tuple[Task, Why]], queues: Sequence[Queue]) -> li
             )
         )
     return found
+
+
+def waits_for_slot(why: Why) -> bool:
+    """Whether it waits for a slot that takes its partition key, and not without a person."""
+    return why.stuck and why.shut is not None and why.shut.name == "partition"
 
 
 def spoken_place(why: Why) -> str | None:

@@ -23,7 +23,7 @@ def undeclared_functions(spec: AlertsSpec | None, handlers: Iterable[HandlerInfo
             yield warning(
                 _CHECK,
                 f'alerts.channels.{one.name} tells the function "{one.handler}", which the app does not declare',
-                why="until an app declares it, this channel tells nobody",
+                why="until an app declares it, its messages wait",
                 fix=f'declare it with @app.alert_channel("{one.handler}"), or correct handler in the channel',
             )
 

@@ -22,6 +22,7 @@ from pitboss.model.rollout_progress import RolloutProgress, next_generation
 from pitboss.model.session import Session
 from pitboss.model.text import listed, ranges
 from pitboss.operate.lookup import closest
+from pitboss.operate.workers import node_given, node_host
 
 _LOOK_SECONDS = 0.5
 # What a worker pool remembers of its pause.
@@ -234,6 +235,8 @@ async def _target(store: Store, now: Moment, name: str, host: str | None) -> _Ta
     values = {key: value for key, value in stored.values.items() if key.partition("@")[0] == pool_key(name)}
     target = _Target(name, host, tuple(worker_pools(managers, name, host)), values, stored.state)
     if not target.pools and not (target.key in values or (host is None and values)):
+        if host is not None and (there := await node_host(store, host, managers)) is not None:
+            raise node_given(f'worker pool "{name}" does not run on a host "{host}"', host, there)
         raise _not_running(target, managers)
     return target
 

@@ -180,6 +180,7 @@ def validation_document(found: "Validation") -> Document:
         "valid": found.valid,
         "problems": list(found.problems),
         "facts": list(found.facts),
+        "warnings": list(found.warnings),
         "skew": found.skew,
     }
 

@@ -14,10 +14,11 @@ from pitboss.model.fleet import live_managers
 from pitboss.model.partition import Partition, PartitionChange, Partitioning
 from pitboss.model.partition_findings import WaitingKeys
 from pitboss.model.partition_gates import Unowned, owner_worker, serving, unowned
+from pitboss.model.pool import PoolSpec
 from pitboss.model.pool_slot import PoolSlot, slot_name
 from pitboss.model.queue import Queue
 from pitboss.model.states import State
-from pitboss.model.text import counted, listed
+from pitboss.model.text import counted, listed, ranges
 from pitboss.operate.lookup import did_you_mean
 from pitboss.operate.queues import find_queue
 
@@ -76,10 +77,12 @@ class Unpinned(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Validation(msgspec.Struct, frozen=True, kw_only=True):
-    """The table of a queue: what is wrong with it, or the lines that say what was checked."""
+    """The table of a queue: what is wrong with it, or the lines that say what was checked. `warnings`: it is valid, but
+    may not get the workers that it needs."""
 
     queue: str
     problems: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
     facts: tuple[str, ...] = ()
     skew: float | None = None
 
@@ -170,9 +173,11 @@ async def unpin_key(store: Store, name: str, key: str, now: Moment) -> Unpinned:
     return Unpinned(key=after, pinned=None if before is None else before.pinned, home=_home(reading, key))
 
 
-def validation(queue: str, spec: Partitioning, tasks: Mapping[str, float] | None = None) -> Validation:
+def validation(
+    queue: str, spec: Partitioning, tasks: Mapping[str, float] | None = None, pools: Sequence[PoolSpec] = ()
+) -> Validation:
     """Check a table of keys. `tasks` are the unfinished ones by key, for the share of work where no weights are
-    declared."""
+    declared. `pools` are the declared worker pools, if they are known."""
     if spec.mode != "static":
         return Validation(queue=queue, facts=(f"Mode {spec.mode}: the leader divides the keys {spec.by}",))
     found = problems(spec)
@@ -181,7 +186,26 @@ def validation(queue: str, spec: Partitioning, tasks: Mapping[str, float] | None
     work = spec.weights or tasks or {}
     loads = {number: sum(work.get(key, 0.0) for key in keys) for number, keys in spec.table.items()}
     uneven = skew(loads.values()) if any(loads.values()) else None
-    return Validation(queue=queue, facts=tuple(_facts(spec, loads, uneven)), skew=uneven)
+    facts, warnings = tuple(_facts(spec, loads, uneven)), tuple(_unmanned(queue, spec, pools))
+    return Validation(queue=queue, facts=facts, warnings=warnings, skew=uneven)
+
+
+def _unmanned(queue: str, spec: Partitioning, pools: Sequence[PoolSpec]) -> Iterator[str]:
+    """What the declared worker pools lack for this table."""
+    if not pools:
+        return
+    serving_it = {one.name: one.max_workers for one in pools if one.queues is None or queue in one.queues}
+    if spec.pool is not None and spec.pool not in serving_it:
+        declared = any(one.name == spec.pool for one in pools)
+        why = f"does not serve queue {queue}" if declared else "is declared nowhere"
+        yield f"Worker pool {spec.pool} {why}; those that serve it are {listed(sorted(serving_it)) or 'none'}"
+        return
+    pool = spec.pool or min(serving_it, default="")
+    beyond = [number for number in spec.table if number >= serving_it.get(pool, 0)]
+    # The pool that is there without a declaration has a worker per core of its host.
+    if beyond and pool not in ("", PoolSpec().name):
+        slots = f"Slot {beyond[0]} needs" if len(beyond) == 1 else f"Slots {ranges(beyond)} need"
+        yield f"{slots} another host or more workers: worker pool {pool} has {counted(serving_it[pool], 'worker')}"
 
 
 def divided_by(queue: Queue) -> Partitioning:
@@ -204,7 +228,9 @@ def find_slot(reading: PartitionsReading, text: str) -> str:
         return full
     raise NotFound(
         f'queue "{reading.queue.name}" has no slot {text}',
-        why=f"its slots are {listed(known)}" if known else "no worker serves it yet, so it has no slots",
+        why=f"its slots are {listed(known)}, numbered from 0 on"
+        if known
+        else "no worker serves it yet, so it has no slots",
         fix=did_you_mean(full, known, f"pitboss partitions show {reading.queue.name} shows the slots"),
     )
 

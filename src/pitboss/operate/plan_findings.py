@@ -30,8 +30,10 @@ def findings_of(one: "QueuePlan", launch: "Launch") -> Iterator[Finding]:
         yield problem(
             "workers",
             f'no worker serves queue "{name}", and {counted(one.left, "task")} wait in it',
-            why="no worker pool that runs or would be started names it",
-            fix=f"add {name} to the queues of a worker pool",
+            why="no worker pool that runs or would be started names it"
+            if launch.host
+            else "no app was named, and no manager that runs serves it",
+            fix=f"add {name} to the queues of a worker pool" if launch.host else "name the app: pitboss plan app.py",
         )
     if one.queue.paused and one.left:
         yield warning(

@@ -113,6 +113,7 @@ async def read_store(store: Store, now: Moment, release: str = "") -> StoreReadi
     held, more_held = await _held_by_handler(store, queues)
     late = spoken(LATE)
     failed = await _ended(store, State.FAILED, LATELY)
+    waiting_keys = await read_waiting_keys(store, queues)
     return StoreReading(
         queues=queues,
         sessions=sessions,
@@ -125,11 +126,11 @@ async def read_store(store: Store, now: Moment, release: str = "") -> StoreReadi
         failed=failed,
         failure=await _usual_failure(store) if failed.number else "",
         ended=await _ended_lately(store, now),
-        troubles=troubles(waiting, queues),
+        troubles=troubles(waiting, queues, waiting_keys),
         forecasts=await read_forecasts(store, now, queues=queues, sessions=sessions, waiting=whole),
         paused_batches=await _paused_batches(store, queues),
         schedules=await schedule_figures(store, store.clock.wall()),
-        waiting_keys=await read_waiting_keys(store, queues),
+        waiting_keys=waiting_keys,
         oldest=min(waiting, key=lambda one: one.task.created_at).why if waiting else None,
         alerts=await alert_findings(store),
         crashes=await _crashes(store, now),

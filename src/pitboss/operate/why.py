@@ -17,8 +17,9 @@ from pitboss.model.ids import TaskId
 from pitboss.model.states import State
 from pitboss.model.task import Task
 from pitboss.model.text import counted
-from pitboss.model.waiting import MOST_BEFORE, Trouble, Why, troubles, waits_for
+from pitboss.model.waiting import MOST_BEFORE, Trouble, Why, troubles, waits_for, waits_for_slot
 from pitboss.operate.lookup import find_batch, find_task
+from pitboss.operate.partitions import read_waiting_keys
 
 
 class Explained(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,7 +63,8 @@ async def read_troubles(store: Store, now: Moment, also: Sequence[TaskId] = ()) 
     waiting = await explain_queues(store, queues, sessions, now, also=others, sparing=True)
     pending = {queue.name for queue in queues if queue.counts.get(State.PENDING)}
     unseen = frozenset(pending - {one.task.queue for one in waiting})
-    return Look([*troubles(waiting, queues), *troubles(held, queues)], unseen)
+    keys = await read_waiting_keys(store, queues) if any(waits_for_slot(one.why) for one in (*waiting, *held)) else ()
+    return Look([*troubles(waiting, queues, keys), *troubles(held, queues, keys)], unseen)
 
 
 async def _batch(store: Store, text: str) -> Batch:

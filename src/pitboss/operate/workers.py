@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from pitboss.engines.capabilities import capabilities
 from pitboss.engines.protocol import Store
 from pitboss.model.duration import Moment
 from pitboss.model.errors import NotFound
@@ -51,7 +52,7 @@ async def read_managers(
     living = live_managers(chosen, now)
     gone = [manager_view(one) for one in chosen if not alive([one], now)] if with_gone else []
     if host is not None and not living and not gone:
-        raise _unknown_host(host, live_managers(sessions, now))
+        raise await _unknown_host(store, host, live_managers(sessions, now))
     if pool is not None and not any(worker.pool == pool for one in living for worker in one.snapshot.workers):
         raise _unknown_pool(pool, living)
     return ManagersReading(living=tuple(living), gone=tuple(gone), pool=pool)
@@ -72,7 +73,7 @@ async def find_managers(
     if found:
         return found
     if host is not None:
-        raise _unknown_host(host, managers)
+        raise await _unknown_host(store, host, managers)
     raise NotFound(
         f"there is no running manager {number}",
         why=f"running are {', '.join(f'{one.number} ({one.host})' for one in managers)}",
@@ -100,7 +101,7 @@ async def list_worker_pools(store: Store, now: Moment, host: str | None = None) 
     """As `read_worker_pools`, but a host without a manager is an error."""
     managers = live_managers(await store.sessions(), now)
     if host is not None and all(one.host != host for one in managers):
-        raise _unknown_host(host, managers)
+        raise await _unknown_host(store, host, managers)
     return worker_pools(managers, host=host)
 
 
@@ -110,8 +111,25 @@ async def log_folders(store: Store, now: Moment) -> list[str]:
     return sorted({f"{one.host} (in {one.snapshot.logs})" if one.snapshot.logs else one.host for one in managers})
 
 
-def _unknown_host(host: str, managers: Sequence[ManagerView]) -> NotFound:
+def node_given(what: str, node: str, host: str) -> NotFound:
+    return NotFound(
+        what,
+        why=f"{node} is a node: the name of one manager, for its slots in queues with partitions; it runs on {host}",
+        fix=f"--host {host} means all managers of that host; pitboss ps lists the hosts",
+    )
+
+
+async def node_host(store: Store, host: str, managers: Sequence[ManagerView]) -> str | None:
+    """The host of the manager whose node, as `partitions show` names it, was given instead of a host."""
+    verbs = capabilities(store).partitions
+    sessions = {slot.session for slot in (await verbs.slots() if verbs is not None else ()) if slot.node == host}
+    return next((one.host for one in managers if one.number in sessions), None)
+
+
+async def _unknown_host(store: Store, host: str, managers: Sequence[ManagerView]) -> NotFound:
     hosts = sorted({one.host for one in managers})
+    if (there := await node_host(store, host, managers)) is not None:
+        return node_given(f'no manager is running on "{host}"', host, there)
     return NotFound(
         f'no manager is running on "{host}"',
         why=f"managers are running on {', '.join(hosts)}" if hosts else "no manager is running on this store",

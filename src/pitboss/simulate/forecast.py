@@ -69,6 +69,7 @@ class _Simulation:
     """All tasks from the first to the last. It is itself the only worker of its dispatcher."""
 
     id = name = "simulated"
+    silence = 0.0
 
     def __init__(self, engine: FullStore, clock: FakeClock, demand: Demand) -> None:
         self._engine, self._clock, self._demand = engine, clock, demand

@@ -26,6 +26,7 @@ class AlertWorker:
     channel takes nothing, and `well` one when it does again."""
 
     capacity = _AT_ONCE
+    silence = 0.0
     open = True
 
     def __init__(self, channel: ChannelSpec, clock: Clock, *, tell: Tell, well: Tell) -> None:

@@ -127,6 +127,7 @@ class OutboxWorker:
     """Publishes the tasks of one source: a worker of the dispatcher, without a process."""
 
     capacity = IN_FLIGHT
+    silence = 0.0
 
     def __init__(self, spec: SourceSpec, outlet: Outlet, types: TaskTypes) -> None:
         self.id = self.name = self.queue = spec.outbox
@@ -238,6 +239,9 @@ class Sender(Protocol):
     queue: str
     capacity: int
     dispatcher: Dispatcher | None
+
+    @property
+    def silence(self) -> float: ...
 
     def start(self, claim: Claim) -> None: ...
 

@@ -102,7 +102,7 @@ class Alerter:
         for rule in look.began:
             if unheard.issuperset(spec.channels_of(rule)) and rule.name not in quiet:
                 about = look.notes.alert(rule.name).about
-                self._log(f"nobody was told of alert {rule.name} ({rule.severity}) firing: {about}")
+                self._log(f"no channel was told: alert {rule.name} ({rule.severity}) is firing: {about}")
         missing = {one.handler for one in spec.channels if one.type == FUNCTION} - functions.keys()
         self._missing &= missing
         for name in sorted(missing - self._missing) if look.began else ():

@@ -18,7 +18,8 @@ from pitboss.worker.app_loading import load_app
 
 
 class Description(msgspec.Struct, frozen=True, kw_only=True):
-    """What a manager needs to know about an app, or the error that prevented it. `release` is a digest of its code."""
+    """What a manager needs to know about an app, or the error that prevented it, with the error's code. `release` is a
+    digest of the app's code."""
 
     handlers: list[HandlerInfo] = []
     hooks: list[str] = []
@@ -28,6 +29,7 @@ class Description(msgspec.Struct, frozen=True, kw_only=True):
     store: str | None = None
     release: str = ""
     error: str | None = None
+    code: str = ""
     traceback: str | None = None
 
 
@@ -49,7 +51,7 @@ def described(target: str) -> Description:
             release=_release(target, before),
         )
     except PitbossError as error:
-        return Description(error=str(error))
+        return Description(error=str(error), code=error.code)
     except BaseException as error:  # the user's module may raise anything, SystemExit included
         return Description(error=f"{type(error).__name__}: {error}", traceback=_from_user_code(error))
 

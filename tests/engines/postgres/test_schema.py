@@ -18,7 +18,7 @@ from tests.engines.postgres.yard import Yard, ends
 
 pytestmark = pytest.mark.fresh_loop
 
-NEWEST = 17
+NEWEST = 18
 
 _COLUMNS = """
 SELECT table_name, column_name, ordinal_position, data_type, is_nullable, column_default, is_identity

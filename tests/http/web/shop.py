@@ -9,7 +9,7 @@ import msgspec
 from pitboss.model.batch import NewBatch
 from pitboss.model.duration import SECOND, Moment
 from pitboss.model.filter import by
-from pitboss.model.happening import Kind, Severity
+from pitboss.model.happening import Kind
 from pitboss.model.limits import Window
 from pitboss.model.operation import NewOperation, Verb
 from pitboss.model.outcome import Completed, Crashed, Failed, Rotated
@@ -296,7 +296,6 @@ def _refuse(scene: Scene) -> None:
         _then(scene, clock(9, minute), _unreachable, n)
     for minute in (56, 61, 66):
         _then(scene, clock(9, minute), _poison)
-    _then(scene, clock(9, 48, 3), _first_refusal)
     _then(scene, clock(9, 58), _alert)
     _then(scene, clock(10, 2), _pause)
     _then(scene, clock(10, 7, 20), _long_video)
@@ -322,11 +321,6 @@ def _refusal(away: int, site: str = "shop.example", said: str = "403 from") -> R
 async def _unreachable(scene: Scene, n: int) -> None:
     failed = Report(outcome=ResourceOutcome.RESOURCE_ERROR, error="ConnectTimeout, 3 in a row")
     scene.reports[f"p-{n:02}"] = [failed] * 3
-
-
-async def _first_refusal(scene: Scene) -> None:
-    text = "first 403 from shop.example, through proxies/p-11"
-    await scene.note(Kind.LIMITS_CHANGED, "pool proxies", text, severity=Severity.WARNING)
 
 
 async def _first_runs(scene: Scene) -> None:

@@ -46,7 +46,7 @@ def test_a_degraded_store_has_every_section(degraded: Scene) -> None:
     assert "HTTPStatusError" in text
     assert 'id="odd-3-media-4"' in text
     # What a person did can be undone where it is told.
-    assert "<b>ana</b> queues pause <b>mail</b>" in text
+    assert "<b>ana</b>: queues pause <b>mail</b>" in text
     assert "Undo" in text
 
 

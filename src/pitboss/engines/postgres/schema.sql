@@ -442,7 +442,10 @@ BEGIN
             RETURN NULL;
         END IF;
     END LOOP;
-    RETURN nullif(left(made, 200), '');
+    IF length(made) > 200 THEN
+        RETURN left(made, 167) || '~' || md5(made);
+    END IF;
+    RETURN nullif(made, '');
 END $$;
 
 -- The store's clock is the server's clock plus `shift`, which changes only when the server's clock was set: then the first

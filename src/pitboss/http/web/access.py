@@ -38,7 +38,7 @@ PAGES: dict[str, Roles] = {
     "/operations/{operation}": VIEWER,
     "/keys": ADMIN,
     "/system": VIEWER,
-    # Not pages: what the scripts of pages ask for.
+    # Not pages: what the scripts of pages ask for, and a file.
     "/live": VIEWER,
     "/palette": VIEWER,
     "/export": VIEWER,

@@ -20,6 +20,7 @@ PERIODS: dict[str, tuple[str, Span, float]] = {
     "7d": ("7 d", 7 * 24 * HOUR, 300),
 }
 _FIRST = "2h"
+_LEAST = 0.01
 _TOPS = (1, 2, 4, 6, 8, 10)
 _RATES = ((1, "tasks per second"), (60, "tasks per minute"), (3600, "tasks per hour"))
 _TIMES = ((1 / 86_400, "days"), (1 / 3600, "hours"), (1 / 60, "minutes"), (1, "seconds"), (1000, "milliseconds"))
@@ -139,10 +140,10 @@ def chart(
     times, unit = next((one for one in units if largest * one[0] >= 1), units[-1])
     if not largest:
         times, unit = units[1] if units is _RATES else units[-2:][0]
-    top = _top(largest * times)
+    top = _top(_seen(largest * times))
     drawn = []
     for said, kind, values in lines:
-        scaled = tuple(None if value is None else value * times for value in values)
+        scaled = tuple(None if value is None else _seen(value * times) for value in values)
         drawn.append(Line(said, kind, scaled, draw.broken(scaled, top, _WIDTH, _HEIGHT)))
     return Chart(name, title, unit, top, drawn, found.since, found.step, marks=_marks(found))
 
@@ -165,6 +166,11 @@ def _top(largest: float) -> float:
         return 1
     size = 10.0 ** floor(log10(largest))
     return next(one * size for one in _TOPS if largest <= one * size * (1 + 1e-9))
+
+
+def _seen(value: float) -> float:
+    """Without what is too small to be told from 0, such as a wait of a microsecond."""
+    return value if value >= _LEAST else 0.0
 
 
 def _short(line: Line) -> list[float | None]:

@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from math import ceil
 from typing import NamedTuple
 
+# Sums of means may be a little above what was there.
+_ALMOST = 0.98
 Values = Sequence[float | int | None]
 
 
@@ -57,14 +59,16 @@ def areas(
     Nothing if fewer than two values were measured."""
     known = [(kind, _filled(values)) for kind, values in parts if any(values)]
     sums = [sum(column) for column in zip(*(values for _, values in known), strict=True)]
-    top = ceil(max(sums, default=0))
+    # An even top has a whole number in its middle.
+    top = ceil(max(sums, default=0) * _ALMOST)
+    top += top % 2 if top > 1 else 0
     if not top or len(sums) < 2:  # noqa: PLR2004
         return top, []
     step, low, found = width / (len(sums) - 1), [0.0] * len(sums), []
     for kind, values in known:
         high = [before + value for before, value in zip(low, values, strict=True)]
-        upper = [(round(place * step, 1), round(height * (1 - y / top), 1)) for place, y in enumerate(high)]
-        lower = [(round(place * step, 1), round(height * (1 - y / top), 1)) for place, y in enumerate(low)]
+        upper = [(round(place * step, 1), round(max(0.0, height * (1 - y / top)), 1)) for place, y in enumerate(high)]
+        lower = [(round(place * step, 1), round(max(0.0, height * (1 - y / top)), 1)) for place, y in enumerate(low)]
         found.append((kind, f"{_path(upper)} {_path(lower[::-1]).replace('M', 'L', 1)} Z"))
         low = high
     return top, found

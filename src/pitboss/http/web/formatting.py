@@ -15,6 +15,7 @@ _SOON, _FIELDS = 10, 8
 _LONGEST_PARAMS = 20_000
 _THOUSAND, _TENTH = 1000, 0.1
 _NEARLY, _WHOLE = 99.9, 100
+_NOTHING = 0.0005
 
 
 def number(value: float | None) -> str:
@@ -27,9 +28,11 @@ def number(value: float | None) -> str:
 
 
 def seconds(value: float | None) -> str:
-    """ "0.3 s", "4.1 s", "88 s", "14m 33s", "3h 46m"."""
+    """ "0.3 s", "4.1 s", "88 s", "14m 33s", "3h 46m", "2h"."""
     if value is None:
         return "–"
+    if value < _NOTHING:
+        return "0 s"
     if value < 1:
         return f"{value * 1000:.0f} ms" if value < _TENTH else f"{value:.1f} s"
     if value < _SOON:
@@ -39,7 +42,8 @@ def seconds(value: float | None) -> str:
         return f"{whole} s"
     for unit, name, below, small in ((_DAY, "d", _HOUR, "h"), (_HOUR, "h", _MINUTE, "m"), (_MINUTE, "m", 1, "s")):
         if whole >= unit:
-            return f"{whole // unit}{name} {whole % unit // below:02d}{small}"
+            rest = whole % unit // below
+            return f"{whole // unit}{name} {rest:02d}{small}" if rest else f"{whole // unit}{name}"
     return f"{whole} s"
 
 
@@ -93,12 +97,13 @@ def moment(at: Moment | None, form: str = "clock") -> Markup:
 
 
 def ago(at: Moment | None, now: Moment) -> Markup:
-    """ "6 s ago" or "in 28 s", with the moment in its tooltip."""
+    """ "6 s ago", "now" or "in 28 s", with the moment in its tooltip."""
     if at is None:
         return Markup("–")
     stamp = datetime.fromtimestamp(at / SECOND, UTC)
-    distance = abs(now - at) / SECOND
-    said = f"{seconds(distance)} ago" if at <= now else f"in {seconds(distance)}"
+    whole = round(abs(now - at) / SECOND)
+    distance = f"{whole} s" if whole < _SOON else seconds(whole)
+    said = "now" if not whole else f"{distance} ago" if at <= now else f"in {distance}"
     return Markup('<time datetime="{}" data-t="ago" title="{} UTC">{}</time>').format(
         stamp.isoformat(timespec="milliseconds").replace("+00:00", "Z"), f"{stamp:%Y-%m-%d %H:%M:%S}", escape(said)
     )

@@ -92,6 +92,7 @@ class Rendering:
                 "/queues": number(sum(not is_reserved(one.name) for one in status.queues)),
                 "/batches": f"{len(status.batches)}{'+' * (len(status.batches) == MOST_BATCHES)}",
                 "/workers": number(sum(len(one.live) for one in managers)),
+                "/schedules": number(status.schedules.total if status.schedules else 0),
                 "/failures": number(sum(one.counts.get(State.FAILED, 0) for one in status.queues)),
             },
             "managers": len(managers),

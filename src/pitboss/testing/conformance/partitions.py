@@ -49,8 +49,9 @@ KEYS: dict[str, tuple[str, str | None]] = {
     "an object": ('{"k":{"k":"tx"}}', None),
     "missing": ('{"other":"tx"}', None),
     "no object": ('["tx"]', None),
-    "over-long": (params("é" * 300), "é" * 200),
-    "over-long by its length in UTF-16": (params("👩" * 200), "👩" * 200),
+    "as long as may be": (params("👩" * 200), "👩" * 200),
+    "over-long": (params("é" * 300), f"{'é' * 167}~4bf78d5bfde016534964234b60ced94a"),
+    "over-long with another end": (params("é" * 300 + "x"), f"{'é' * 167}~62faa4081277f9124922363744a8ede1"),
 }
 _ONCE = Policy(max_attempts=1)
 

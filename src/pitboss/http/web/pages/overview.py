@@ -24,6 +24,7 @@ from pitboss.operate.failures import FailureGroup, FailureGroups, failure_groups
 from pitboss.operate.key_numbers import evidence, key_numbers
 from pitboss.operate.pulse import Pulse, read_pulse
 from pitboss.operate.queue_flows import QueueFlow
+from pitboss.operate.remote_workers import RemoteWorker
 from pitboss.operate.resources import list_resource_pools, neediest
 from pitboss.operate.schedules import last_runs, read_named_schedules
 from pitboss.operate.status import Status
@@ -62,6 +63,7 @@ async def read(view: View) -> Context:
         "flows": flows[:_QUEUES],
         "queue_count": len(flows),
         "strips": strips(managers),
+        "remote": sum(one.status != "offline" for one in await remote_workers(view)),
         "sizes": await handler_sizes(view),
         "states": Counter(one.state.value for manager in managers for one in manager.snapshot.workers),
         "odd": odd_workers(managers)[:_ODD],
@@ -87,6 +89,10 @@ async def handler_sizes(view: View) -> dict[str, HandlerSizes]:
     if figures is None:
         return {}
     return await view.readings.get("sizes", lambda: recall_sizes(figures, view.now), _SIZES_SECONDS)
+
+
+async def remote_workers(view: View) -> list[RemoteWorker]:
+    return await view.readings.get("remote", lambda: view.call.server.workers.all(view.now), _SECONDS)
 
 
 async def queue_flows(view: View) -> list[QueueFlow]:

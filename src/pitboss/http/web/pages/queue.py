@@ -30,8 +30,8 @@ async def read(view: View) -> Context:
     return {
         "name": name,
         "queue": queue,
-        "forecast": found.forecast,
-        "clears": spoken_clear(found.forecast),
+        "forecast": (forecast := status.forecasts.get(name, found.forecast)),
+        "clears": spoken_clear(forecast),
         "states": [(state.value, queue.counts.get(state, 0)) for state in State],
         "pools": pools,
         "slots": sum(one.slots for one in pools),

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from pitboss.client.handler_sizes import HandlerSizes
 from pitboss.engines.capabilities import capabilities
 from pitboss.http.web.pages import Context, Page
-from pitboss.http.web.pages.overview import handler_sizes, strips
+from pitboss.http.web.pages.overview import handler_sizes, remote_workers, strips
 from pitboss.http.web.view import View
 from pitboss.model.errors import NotFound, PitbossError
 from pitboss.model.figures import HOUR
@@ -28,7 +28,7 @@ _REMOTE, _HOSTS = 50, 8
 _CHOICES = (60, 300, 1000)
 _LEVELS = ("info", "warning", "error")
 _LEARNED = 12
-_FIGURES_SECONDS, _REMOTE_SECONDS, _STACK_SECONDS = 5.0, 2.0, 5.0
+_FIGURES_SECONDS, _STACK_SECONDS = 5.0, 5.0
 # The areas of the chart, from below: the state of a worker and the look of its area.
 _AREAS = (
     ("processing", "f-run a1"),
@@ -57,7 +57,7 @@ async def all_workers(view: View) -> Context:
     here = [row for row in rows if _fits(row, wanted["pool"], wanted["host"])]
     chosen = [row for row in here if wanted["state"] in ("", row.worker.state)]
     shown = part(view, chosen)
-    remote = await view.readings.get("remote", lambda: view.call.server.workers.all(status.now), _REMOTE_SECONDS)
+    remote = await remote_workers(view)
     return {
         "wanted": wanted,
         "states": list(WorkerState),

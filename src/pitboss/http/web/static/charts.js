@@ -11,7 +11,7 @@ function made(box, data) {
   const axis = { stroke: css(box, "--text-3"), font: "11px system-ui", ticks: { show: false }, grid: { stroke: css(box, "--line"), width: 1 } };
   return new uPlot({
     ...size(box),
-    padding: [6, 6, 0, 0],
+    padding: [6, 18, 0, 0],
     legend: { show: false },
     cursor: { y: false, drag: { x: false } },
     scales: { y: { range: (u, low, high) => [0, high || 1] } },
