@@ -190,6 +190,16 @@ def test_a_base_path_is_in_every_address_whether_the_proxy_keeps_it_or_not(kept:
         assert all(one.startswith("/pitboss/ui") for one in inside), inside
 
 
+@pytest.mark.parametrize("kept", ["", "/pitboss"])
+def test_the_root_and_the_documents_have_the_base_path(kept: str) -> None:
+    with Site(GateRules(local=True, base_path="/pitboss")) as site:
+        assert site.http.get(f"{kept}/").headers["location"] == "/pitboss/ui"
+        page = site.http.get(f"{kept}/docs").text
+        assert page.count('"/pitboss/docs/static/') == 3
+        assert "'/pitboss/openapi.json'" in page
+        assert site.http.get("/pitboss/docs/static/swagger-ui.css").status_code == 200
+
+
 def test_the_dashboard_can_be_mounted_in_another_application() -> None:
     with Site() as site:
         outer = Starlette(routes=[Mount("/jobs", app=site.app)])
@@ -203,6 +213,10 @@ def test_the_dashboard_can_be_mounted_in_another_application() -> None:
         assert page.status_code == 200
         assert 'href="/jobs/ui/queues"' in page.text
         assert site.do(get("/jobs/api/status")).status_code == 200
+        assert site.do(get("/jobs/")).headers["location"] == "/jobs/ui"
+        assert "'/jobs/openapi.json'" in site.do(get("/jobs/docs")).text
+        assert site.do(get("/jobs/openapi.json")).json()["servers"] == [{"url": "/jobs"}]
+        assert site.do(get("/jobs/none")).json()["details"]["fix"] == "see /jobs/docs"
 
 
 def test_the_theme_is_written_by_the_server() -> None:

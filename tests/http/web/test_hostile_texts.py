@@ -325,6 +325,10 @@ def crawled(site: Site, lists: Iterable[str]) -> Iterator[tuple[str, str]]:
 
 
 _LINK = re.compile(r'href="(/ui(?:/(?!static/)[^"#]*)?)["#]')
+# Characters that turn the direction of what follows, or break a line.
+_TURNS = re.compile("[\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+# Fields of forms that are not shown.
+_SENT_BACK = re.compile('<input type="hidden"[^>]*>')
 _known = set[tuple[str, frozenset[str]]]()
 _ADDRESSES = [*PAGES, "/tasks?q=state:failed", "/tasks?q=queue:mail+state:pending", "/activity?kind=act"]
 
@@ -357,6 +361,8 @@ def test_no_text_becomes_markup_on_the_page_of_one_thing(filled: tuple[bool, Sit
 
 def checked(site: Site, hostile: bool, address: str, text: str) -> None:
     found = markup(text)
+    turned = _TURNS.search(_SENT_BACK.sub("", text))
+    assert turned is None, (address, turned.string[turned.start() - 300 : turned.end()])
     if not hostile:
         _known.update(found.found)
         return

@@ -127,7 +127,7 @@ def pretty(text: str | None) -> str:
     if len(found) <= _LONGEST_PARAMS:
         with suppress(msgspec.DecodeError):
             found = msgspec.json.format(found, indent=2)
-    return clean(found if len(found) <= _LONGEST_PARAMS else f"{found[:_LONGEST_PARAMS]}\n… {len(found):,} characters")
+    return (found if len(found) <= _LONGEST_PARAMS else f"{found[:_LONGEST_PARAMS]}\n… {len(found):,} characters")
 
 
 def params(text: str, most: int = 120) -> str:
