@@ -130,7 +130,9 @@ def test_acts_count_for_the_rate_limit_and_pages_do_not() -> None:
         ("jobs.example:8000", {}, "http://jobs.example:9000", 403),
         ("jobs.example:8000", {}, "http://jobs.example", 403),
         ("jobs.example", {}, "http://jobs.example:80", 303),
-        ("jobs.example", {}, "https://jobs.example:443", 303),
+        ("jobs.example", {}, "https://jobs.example:443", 403),
+        ("jobs.example", {"X-Forwarded-For": "10.0.0.1"}, "https://jobs.example:443", 303),
+        ("127.0.0.1:8310", {}, "https://127.0.0.1:8310", 403),
         ("jobs.example", {"X-Forwarded-Proto": "https"}, "https://jobs.example", 303),
         ("jobs.example", {"X-Forwarded-Proto": "https"}, "http://jobs.example", 403),
         # The proxy leaves the port out, or changes the name: the browser itself has compared them.

@@ -310,6 +310,26 @@ def test_viewers_see_no_act_and_no_stack() -> None:
         assert site.http.get(f"/ui/tasks/{lives.RUNNING}?stack=1").status_code == 200
 
 
+def test_the_tabs_count_within_the_filter(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    counts = re.compile(r'class="n">([\d,]+)</span></a>')
+    whole = counts.findall(text_of(site, "/tasks").partition('class="tabs"')[2])
+    mail = counts.findall(text_of(site, "/tasks?q=queue:mail").partition('class="tabs"')[2])
+    for place, name in ((0, {}), (6, {"state": "failed"})):
+        assert int(mail[place]) == site.do(site.store.count(by(queue="mail", **name))).number
+    assert int(mail[0]) < int(whole[0])
+    monkeypatch.setattr("pitboss.http.web.pages.tasks._COUNTED", 1)
+    site.dashboard._readings.clear()
+    assert counts.findall(text_of(site, "/tasks?q=queue:mail").partition('class="tabs"')[2].partition("</nav>")[0]) == []
+
+
+def test_a_task_with_long_params_says_where_all_of_them_are(site: Site) -> None:
+    [put] = site.do(site.store.put([NewTask(id="long", handler="send", queue="mail", params=f'{{"a":"{"x" * 20_000}"}}')]))
+    page = text_of(site, "/tasks/long")
+    assert "Too long to be shown whole" in page
+    assert "pitboss tasks show long --json" in page
+    assert "Change and run…" not in page
+
+
 def test_a_filter_is_saved_as_a_view_and_removed(site: Site) -> None:
     page = text_of(site, "/tasks?q=queue:mail+state:failed")
     act, fields = filled(page, "/views", name="Mail & <b>", shared="true")
