@@ -437,7 +437,12 @@ def _plain_error(request: Request, error: HTTPException, replied: Callable[[ApiE
         return refused
     if error.status_code == HTTPStatus.NOT_FOUND:
         return replied(
-            ApiError(404, "Endpoint not found", why=f"there is no {request.url.path[:200]}", fix=f"see {_prefix(request)}/docs")
+            ApiError(
+                404,
+                "Endpoint not found",
+                why=f"there is no {request.url.path[:200]}",
+                fix=f"see {_prefix(request)}/docs",
+            )
         )
     return replied(ApiError(error.status_code, str(error.detail)))
 

@@ -51,9 +51,11 @@ class Mounted:
 async def _stop_with_process(server: Server) -> None:
     """uvicorn calls `aclose` only after all connections are closed, and so waits for open streams for ever, unless they
     end when it is told to stop."""
-    while not _told_to_stop():
-        await asyncio.sleep(_LOOK_SECONDS)
-    await server.stop()
+    while not server.stopping.is_set():
+        if _told_to_stop():
+            await server.stop()
+        else:
+            await asyncio.sleep(_LOOK_SECONDS)
 
 
 def _told_to_stop() -> bool:

@@ -216,7 +216,7 @@ def test_an_operator_undoes_an_act_from_its_message_and_an_admin_in_the_log() ->
         site.http.cookies.set("pitboss_key", site.key("operator"))
         told = sent(site, "/queues/media/pause", HX_Request="true").json()
         act = told["undo"].removeprefix("/ui/act")
-        assert sent(site, act, HX_Request="true").json()["text"] == "Undone: queues pause"
+        assert sent(site, act, HX_Request="true").json()["text"] == "Undone: the pause of queue media"
         assert not queue(site, "media").paused
         assert sent(site, act, HX_Request="true").status_code == 409
         sent(site, "/queues/media", {"_method": "PATCH", "capacity": "7", "_back": "/ui/queues/media"})

@@ -42,6 +42,13 @@ def test_a_key_opens_a_session_and_logging_out_ends_it() -> None:
         assert site.http.get("/ui/queues").status_code == 303
 
 
+def test_the_session_is_for_https_only_where_it_began_so() -> None:
+    with Site(OPEN) as site:
+        headers = {"Host": "jobs.example", "Origin": "https://jobs.example", "X-Forwarded-Proto": "https"}
+        opened = site.http.post("/ui/login", data={"key": site.key("viewer")}, headers=headers)
+        assert "Secure" in opened.headers["set-cookie"]
+
+
 def test_the_session_opens_nothing_outside_of_the_dashboard() -> None:
     with Site(OPEN) as site:
         site.http.cookies.set("pitboss_key", site.key("admin"))

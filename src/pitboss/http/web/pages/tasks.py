@@ -36,7 +36,7 @@ _VIEWS = (
 # What may stand in the field of the filter, to choose from.
 _TRIES = ("task:fetch*", "args.shop.id:123", "attempts:>2", "-tag:test")
 _OPERATIONS = 3
-# The tabs count what matches up to this many, and not for every reading.
+# The tabs have no numbers if more tasks must be looked at, and do not count for every reading.
 _COUNTED, _COUNT_SECONDS = 5000, 5.0
 
 
