@@ -32,7 +32,9 @@ def looked(**alerts: AlertState) -> None:
         session = await store.open_session(SessionInfo(host="box1"))
         term = (await store.campaign(session.number)).term
         channels = {"ops": ChannelNote(type="webhook"), "log": ChannelNote(type="log")}
-        notes = AlertNotes(at=store.clock.now(), rules=rules_of({}), channels=channels, alerts=alerts)
+        notes = AlertNotes(
+            at=store.clock.now(), rules=rules_of({}), channels=channels, alerts=alerts, store="sqlite:///jobs.db"
+        )
         await store.register([OPS.info("app")])
         await alerts_of(store).note_alerts(notes_text(notes), [], version=0, term=term)
 
@@ -119,6 +121,13 @@ def test_a_channel_is_tested() -> None:
         answer = pitboss("alerts", "test", "ops")
     assert answer.code == Exit.FAILED
     assert "the answer was 500" in answer.err
+    # The settings are right: they led to the receiver.
+    assert "fix: the settings lead to the receiver" in answer.err
+    with sender("the answer was 404"):
+        assert "fix: correct the channel's settings" in pitboss("alerts", "test", "ops").err
+    sent = pitboss("tasks", "list", "queue:pitboss.alerts.ops", "--json").json()["tasks"]
+    (shown,) = {one["params"]["message"]["store"] for one in sent}
+    assert shown == "sqlite:///jobs.db"
 
 
 def test_a_channel_that_nobody_sends_runs_into_the_time_limit_and_is_withdrawn() -> None:

@@ -286,3 +286,33 @@ def test_a_missing_key_of_secrets_is_a_problem(folder: Path) -> None:
     (missing,) = found(answer, "keys", "problem")
     assert "1 member of proxies" in missing["what"]
     assert str(keys) in missing["what"]
+
+
+def test_names_in_alerts_that_nothing_has_are_warned_of(folder: Path) -> None:
+    """Regression: an undeclared function muted all alerts, and wrong names did nothing, without a word."""
+    (folder / "app.py").write_text(APP.format(store=""))
+    (folder / "pitboss.toml").write_text(
+        'app = "app.py"\n'
+        '[alerts.channels.phone]\ntype = "function"\n'
+        '[alerts.rules.late_schedule]\nonly = ["no-such-schedule"]\n'
+        '[alerts.rules.dead_letter_rate]\nonly = ["default"]\naction = "pause nosuchqueue"\n'
+        '[alerts.rules.processing_delay]\naction = "scale default +2"\n'
+    )
+    put(new())
+    answer = pitboss("doctor", "--json")
+    told = [one["what"] for one in found(answer, "settings", "warning")]
+    assert told == [
+        'alerts.channels.phone tells the function "phone", which the app does not declare',
+        'alerts.rules.dead_letter_rate.action names the queue "nosuchqueue", which is not there',
+        'alerts.rules.late_schedule.only names the schedule "no-such-schedule", which is not there',
+    ]
+
+
+def test_alerts_that_a_manager_refuses_are_a_problem(folder: Path) -> None:
+    (folder / "pitboss.toml").write_text('[alerts.rules]\ndiskk = "off"\n')
+    put(new())
+    (problem,) = found(pitboss("doctor", "--json"), "settings", "problem")
+    assert 'write "disk"' in problem["fix"]
+    answer = pitboss("config", "show")
+    assert answer.code == Exit.USAGE
+    assert 'write "disk"' in answer.err

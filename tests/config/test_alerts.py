@@ -189,3 +189,19 @@ def test_actions() -> None:
     for wrong in ("pause", "scale download 2", "scale +2", "pause pitboss.outbox.x"):
         with pytest.raises(InvalidInput):
             action_of(wrong)
+
+
+def test_a_rule_that_does_not_exist_cannot_be_switched_off(folder: Path) -> None:
+    """Regression: it was accepted, and the rule that was meant stayed on."""
+    text = refused(folder, '[alerts.rules]\ndiskk = "off"\n')
+    assert "alerts.rules.diskk cannot be used: there is no such rule to switch off" in text
+    assert 'write "disk"' in text
+    own = '[alerts.rules.mine]\nenabled = false\ncondition = "disk"\n'
+    assert "mine" not in [one.name for one in spec(folder, own).rules]
+
+
+def test_a_rate_above_all_is_refused_and_memory_may_exceed_its_limit(folder: Path) -> None:
+    """Regression: a rule with such a threshold never fires."""
+    assert "150%" in refused(folder, '[alerts.rules.dead_letter_rate]\nthreshold = "150%"\n')
+    rules = {one.name: one for one in spec(folder, '[alerts.rules.memory_usage]\nthreshold = "150%"\n').rules}
+    assert rules["memory_usage"].threshold == 1.5

@@ -1,5 +1,6 @@
 """The page about alerts: its settings are accepted, its code runs and checks a signature, and its table is complete."""
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -7,8 +8,9 @@ from typing import Any
 import pytest
 
 from pitboss import config
+from pitboss.model.alert import Severity
 from pitboss.model.alert_facts import CONDITIONS
-from pitboss.model.alert_message import signature
+from pitboss.model.alert_message import AlertLine, AlertMessage, Kind, document, signature
 from pitboss.model.duration import spoken
 from tests.docs.pages import ROOT, blocks
 
@@ -44,6 +46,14 @@ def test_a_receiver_can_check_the_signature_as_it_says() -> None:
     assert not check("s3cret", header, b'{"a": 2}', NOW + 10)
     assert not check("other", header, b'{"a": 1}', NOW + 10)
     assert not check("s3cret", header, b'{"a": 1}', NOW + 301)
+
+
+def test_its_message_has_the_fields_that_are_sent() -> None:
+    (shown,) = [json.loads(block.text) for block in blocks(PAGE) if block.language == "json"]
+    line = AlertLine(rule="disk", severity=Severity.HIGH, firing=True, about="full")
+    sent = document(AlertMessage(kind=Kind.ALERT, lines=(line,)))
+    assert list(shown) == list(sent)
+    assert list(shown["alerts"][0]) == list(sent["alerts"][0])
 
 
 def test_its_function_is_a_handler() -> None:

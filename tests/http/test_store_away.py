@@ -45,10 +45,11 @@ BODIES: dict[tuple[str, str], dict[str, Any]] = {
     ("POST", "/schedules"): {"name": "new", "type": "echo", "every": 60},
     ("PATCH", "/schedules/{name}"): {"every": 60},
     ("POST", "/events"): {"name": "user.signup"},
+    ("POST", "/views"): {"name": "mine", "filter": "state:failed"},
     ("POST", "/keys"): {"name": "new", "roles": ["viewer"]},
 }
 PLACES = {"act": "pause", "session": "1", "worker_id": "w"} | {
-    name: str(uuid4()) for name in ("task_id", "batch_id", "event_id", "operation_id")
+    name: str(uuid4()) for name in ("task_id", "batch_id", "event_id", "operation_id", "entry_id")
 }
 # These are answered from what the server knows; task types are known for a second.
 KNOWN = {("GET", "/livez"), ("GET", "/task-types"), ("GET", "/task-types/{name}")}
@@ -107,6 +108,7 @@ def site() -> Iterator[FragileSite]:
 def ask(site: FragileSite, method: str, path: str) -> httpx.Response:
     url = re.sub(r"{(\w+)}", lambda found: PLACES.get(found[1], "echo"), path)
     body = BODIES.get((method, path.removeprefix("/api")))
+    url += "?name=mine" if (method, path) == ("DELETE", "/api/views") else ""
     return site.http.request(method, url, json=body, headers=site.headers)
 
 

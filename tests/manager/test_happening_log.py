@@ -47,6 +47,10 @@ class Stage:
         self.log.heard(WorkerCrashed(worker=worker, pid=3, error=BROKEN, code=-9, lost=("t1", "t2")))
 
 
+def set_aside(stage: Stage) -> None:
+    stage.log.heard(WorkerCrashed(worker="default-1", error=BROKEN, lost=("t1",), poisoned=("t1",)))
+
+
 def on_stage(*acts: object) -> Stage:
     """Each act is a function of the stage, or seconds to wait."""
     clock = FakeClock()
@@ -199,3 +203,10 @@ def test_texts_that_no_store_takes_are_made_storable() -> None:
     (one,) = rows(on_stage(odd, 2))
     assert one.text.startswith("a\\x00b\\ud800")
     assert (len(one.text), one.subject, one.details) == (1000, "queue \\x00", '{"why":"\\\\x00"}')
+
+
+def test_a_task_that_was_set_aside_does_not_run_again() -> None:
+    """Regression: "1 task of it will run again" was said of tasks that had killed three workers."""
+    (row,) = rows(on_stage(set_aside, 2))
+    assert row.text.endswith("; 1 task was set aside (poison: see pitboss dead list)")
+    assert "run again" not in row.text

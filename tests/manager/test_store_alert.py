@@ -28,7 +28,7 @@ def test_a_long_outage_is_told_once_with_its_end() -> None:
     began, ended = (one for _, one in world.sent)
     assert "has not answered for 31s: no route" in began.text
     assert began.title == "Pitboss: the store does not answer"
-    assert "answers again after 1m40s" in ended.text
+    assert "did not answer for 1m40s" in ended.text
     assert ended.title == "Pitboss: the store is back"
 
 

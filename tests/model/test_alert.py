@@ -156,6 +156,15 @@ def test_a_silenced_alert_tells_nothing_also_not_that_it_is_over() -> None:
     assert next_message(channel, {"wait": Alert(AT_ONCE, quiet)}, 3 * DIGEST)[1] is None
 
 
+def test_what_is_over_says_what_it_was_also_when_it_is_told_later() -> None:
+    """Regression: the digest said "resolved: ;"."""
+    messages = told({"rule 0": [True, False, True, *[False] * 300]}, RULES)
+    assert [one.kind for one in messages] == [Kind.ALERT, Kind.RESOLVED, Kind.DIGEST]
+    (line,) = messages[-1].lines
+    assert (line.about, line.since, line.again) == ("mail waits", 3 * LOOK, 1)
+    assert line.text.startswith("rule 0 (low) resolved: over since 1970-01-01 00:00:30 UTC; it was: mail waits; ")
+
+
 def test_a_new_channel_is_not_told_of_the_past() -> None:
     past = replace(AlertState(), fired=7)
     assert next_message(ChannelState(), {"wait": Alert(RULE, past)}, 0)[1] is None

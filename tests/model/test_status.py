@@ -160,3 +160,15 @@ def test_a_missing_key_is_a_problem_if_no_manager_that_needs_it_has_it() -> None
     able = msgspec.structs.replace(other, info=SessionInfo(host="box2", handlers=("check",)))
     assert verdict(**reading | {"sessions": [without, able]}).cause == "healthy", "the other one runs the tasks"
     assert grades(**reading | {"sessions": [without, able]})["keys"] is Grade.WARNING
+
+
+def test_a_manager_that_goes_on_with_a_new_session_has_not_died() -> None:
+    """Regression: after an outage of the store a process that never ended was told as dead."""
+    over = Session(number=5, info=SessionInfo(host="vm", pid=7), opened_at=0, expires_at=NOW - 60 * SECOND)
+    again = Session(number=6, info=over.info, opened_at=NOW - 30 * SECOND, expires_at=NOW + 15 * SECOND)
+    assert not any("is silent" in line for line in verdict(sessions=[over, again]).also)
+    other = msgspec.structs.replace(again, info=SessionInfo(host="vm", pid=8))
+    assert any(
+        line.startswith("Manager 5 on vm is silent: its session expired 1m")
+        for line in verdict(sessions=[over, other]).also
+    )

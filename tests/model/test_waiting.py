@@ -180,3 +180,15 @@ def test_tasks_whose_keys_have_no_slot_are_counted_by_key() -> None:
 )
 def test_the_place_in_line_is_told_in_words(before: int | None, said: str | None) -> None:
     assert spoken_place(Why(sentence="it waits", cause="line", before=before)) == said
+
+
+def test_seats_beside_a_task_that_runs_alone_are_not_free() -> None:
+    """Regression: "30 of 32 seats free" counted those of workers that took nothing."""
+    alone = WorkerFigures(name="w-1", pool="w", running=1, room=0)
+    pool = PoolFigures(name="w", concurrency=16, wanted=2)
+    shut = ManagerView(SESSION, Snapshot(pools=(pool,), workers=(alone, alone)))
+    why = why_task(task(), scene(managers=[shut]))
+    assert (why.cause, why.shut and why.shut.figure) == ("busy", "0 of 32 seats free")
+    assert "2 of 32 seats are in use, and the others pause or run a task alone" in why.sentence
+    room = ManagerView(SESSION, Snapshot(pools=(pool,), workers=(alone, msgspec.structs.replace(alone, room=15))))
+    assert "15 of 32 seats free" in [gate.figure for gate in why_task(task(), scene(managers=[room])).gates]

@@ -20,7 +20,7 @@ from pitboss.model.queue_forecast import QueueForecast
 from pitboss.model.resource import NewResource, Report, ResourceChange, ResourceOutcome
 from pitboss.model.session import ClaimRequest, SessionInfo, Slot
 from pitboss.model.settlement import Settlement
-from pitboss.model.snapshot import PoolFigures, Snapshot, WorkerFigures, WorkerState
+from pitboss.model.snapshot import CurrentTask, PoolFigures, Snapshot, WorkerFigures, WorkerState
 from pitboss.model.states import State
 from pitboss.model.task import Claim, TaskError
 from pitboss.operate.status import Status, read_status
@@ -39,7 +39,7 @@ class World:
         self.comes, self.slots, self.takes = comes, slots, takes
         self.queue = "work"
         self.handler = JOB
-        self.fails = 0.0
+        self.fails, self.hangs = 0.0, False
         self.uses: ResourceOutcome | None = None
         self.refusals = 0
         self.luck = Random(seed)
@@ -130,7 +130,7 @@ class World:
             ClaimRequest(session=self.session, slots=(Slot(free=free, queues=self.pool.get("queues")),))
         )
         for claim in found.claims:
-            takes = self.takes * self.luck.uniform(0.5, 1.5)
+            takes = 1e9 if self.hangs else self.takes * self.luck.uniform(0.5, 1.5)
             self.running.append((self.now, self.now + round(takes * SECOND), claim))
 
     async def _end_tasks(self) -> None:
@@ -178,10 +178,12 @@ class World:
         busy = number < len(self.running)
         state = self.states.get(number, WorkerState.PROCESSING if busy else WorkerState.IDLE)
         down = state in (WorkerState.RESTARTING, WorkerState.CRASHED)
+        runs = [self.running[number]] if busy and not down else []
         return WorkerFigures(
             name=f"default-{number + 1}",
             state=state,
-            running=int(busy and not down),
+            running=len(runs),
+            tasks=tuple(CurrentTask(id=claim.id, handler=claim.handler, since=began) for began, _, claim in runs),
             processed=self.processed // self.slots,
             mean=round(self.takes * SECOND) if self.processed else 0,
             crashes=self.crashes if down else 0,

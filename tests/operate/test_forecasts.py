@@ -3,12 +3,14 @@
 import msgspec
 import pytest
 
+from pitboss.cli.status import running_text
 from pitboss.model.duration import SECOND
 from pitboss.model.gates import Gate
 from pitboss.model.limits import rate
 from pitboss.model.queue import HandlerInfo, Queue, QueueChange
 from pitboss.model.queue_forecast import QueueFlow, QueueForecast, Trend, pinched, spoken_forecast
 from pitboss.model.resource import Limits, NewResource, PoolRules, ResourceOutcome
+from pitboss.model.session import ClaimRequest, Slot
 from pitboss.model.snapshot import WorkerState
 from pitboss.model.states import State
 from pitboss.operate.status_documents import forecast_document
@@ -230,12 +232,25 @@ async def test_a_nearly_empty_queue_keeps_up() -> None:
         assert (await world.forecast()).trend is Trend.KEEPS_UP
 
 
+async def test_tasks_that_are_claimed_and_have_not_begun_are_not_at_work() -> None:
+    """Regression: "63 running" with 32 seats."""
+    world = World(slots=3, takes=60)
+    await world.start()
+    await world.add(9)
+    await world.second()
+    assert world.session is not None
+    await world.store.claim(ClaimRequest(session=world.session, slots=(Slot(free=4),)))
+    status = await world.status()
+    queue = next(one for one in status.queues if one.name == "work")
+    assert running_text(queue, status.forecasts["work"]) == "7 (3 at work)"
+
+
 def test_what_limits_a_queue_does_not_change_with_each_look() -> None:
     """The oldest task finds its key full at one moment and the rate used up at another: only the rate binds."""
     queue = Queue(name="q", rate=rate("60/min"), max_per_key=2, counts={State.PENDING: 500})
     full = Gate(name="partition", what="", says="", passed=False, cause="max-per-key", sentence="its key is full")
     spent = Gate(name="rate", what="", says="", passed=False, cause="rate", sentence="the rate is used up")
-    flow = QueueFlow(queue=queue, now=0, mean=SECOND, seats=8, busy=2)
+    flow = QueueFlow(queue=queue, now=0, mean=SECOND, seats=8, busy=2, free=6)
     looks = [(gate, out) for gate in (full, spent, None) for out in (0.0, 0.95)]
     assert {pinched(msgspec.structs.replace(flow, gate=gate), out).cause for gate, out in looks} == {"rate"}
     slow = msgspec.structs.replace(flow, gate=full, mean=60 * SECOND)

@@ -9,6 +9,7 @@ import pytest
 from pitboss.client.operations import PORTION, OperationPerformer
 from pitboss.model.errors import InvalidInput, NotFound
 from pitboss.model.filter import EVERYTHING, by, parsed
+from pitboss.model.happening import Kind
 from pitboss.model.limits import rate
 from pitboss.model.operation import NewOperation, Operation, OperationChange, OperationStatus, Verb
 from pitboss.model.states import State
@@ -26,6 +27,7 @@ from pitboss.operate.operations import (
     pace,
     until_over,
 )
+from pitboss.operate.tasks import select_tasks
 from pitboss.testing.virtual import run_virtual
 from pitboss.upkeep.duties import Duty, Pause
 from pitboss.upkeep.operations import OperationDuty
@@ -85,6 +87,23 @@ async def test_a_few_tasks_are_changed_in_one_act(store: Bench) -> None:
     again = wanted(store, Verb.RETRY, "state:cancelled")
     assert await act_on_tasks(store, again) == BulkResult(changed=FEW)
     assert await act_on_tasks(store, wanted(store, Verb.RETRY, "queue:none")) == BulkResult()
+
+
+async def test_the_entry_of_an_act_has_its_number_and_its_operation(store: Bench) -> None:
+    """Regression: an entry did not say how many tasks the act was about."""
+    told = list[dict[str, Any]]()
+
+    def audited(details: dict[str, Any]) -> Bench:
+        told.append(details)
+        return store
+
+    await failed(store, 3)
+    few = await select_tasks(store, parsed("state:failed"), (State.FAILED,))
+    assert few.wanted == parsed("state:failed")
+    paced = wanted(store, Verb.RETRY, "state:failed", at="1/s", matched=3)
+    await act_on_tasks(store, paced, audited)
+    await act_on_tasks(store, wanted(store, Verb.RETRY, "state:failed"), audited)
+    assert told == [{"tasks": 3, "operation": paced.id}, {"tasks": 3}]
 
 
 async def test_tasks_whose_key_is_taken_are_refused(store: Bench) -> None:
@@ -281,6 +300,22 @@ async def test_the_duty_runs_as_often_as_the_rate_asks_and_forgets_old_ones(stor
     store.time.advance("31d")
     lead = await store.campaign(await store.manager())
     assert await duty.forget(lead.term) == 1
+
+
+async def test_an_operation_that_stops_is_in_the_log_of_what_happened(store: Bench) -> None:
+    """Regression: one that stopped because its tasks failed again was in no list."""
+    noted = list[tuple[Any, ...]]()
+    await failed(store, 5)
+    operation = await begun(store, at="1/s", by="ann", stop_on_failures=1)
+    duty = OperationDuty(store, store.time, lambda *said, **_: noted.append(said))
+    for _ in range(5):
+        await duty.perform(1)
+        await store.run_all(fail="boom")
+        store.time.advance(2)
+    ((kind, subject, text, details),) = noted
+    assert (kind, subject) == (Kind.OPERATION_STOPPED, f"operation {operation.id}")
+    assert "(retry by ann) was stopped: " in text
+    assert details["operation"] == operation.id
 
 
 async def test_operations_are_found_by_a_piece_of_their_id(store: Bench) -> None:

@@ -1,5 +1,6 @@
 """Seeded faults, of which the root cause must win over what follows from it; and a healthy load without an alarm."""
 
+import re
 from collections.abc import Awaitable, Callable
 from math import ceil
 from typing import Any, NamedTuple
@@ -264,6 +265,27 @@ def test_a_store_that_is_away_is_the_cause() -> None:
     found = store_away("the store cannot be reached", "connection refused", "start the server")
     assert (found.cause, found.sentence) == ("store-away", "The store cannot be reached.")
     assert (found.why, found.next, found.actions) == ("connection refused", "start the server", ())
+
+
+async def test_tasks_that_never_end_are_the_cause_of_a_stall() -> None:
+    """Regression: "No task of queue work has ended for 9m" was told without a cause."""
+    world = World(comes=1.0, slots=3)
+    await world.start()
+    await world.run(120)
+    world.hangs = True
+    await world.run(600)
+    found = (await world.status()).verdict
+    assert found.cause == "stalled"
+    assert re.fullmatch(r"3 × job run, the longest for \d+m\w* \(usual: unknown\)", found.why), found.why
+    assert found.next == "pitboss tasks list 'state:running handler:job ran:>5m'"
+    assert (found.actions[0].kind, found.actions[0].name) == ("tasks", "state:running handler:job ran:>5m")
+
+
+async def test_the_command_of_a_crash_loop_works_without_logs_of_workers() -> None:
+    world = World(comes=2.0, slots=4)
+    await world.start()
+    await crash_loop_with_a_backlog(world)
+    assert (await world.status()).verdict.next == "pitboss logs manager"
 
 
 @pytest.mark.parametrize("most", [0, 6])

@@ -110,7 +110,12 @@ async def test_slack_gets_its_own_form() -> None:
     async with serving(lambda _: status(200)) as server:
         await send(replace(webhook(server.url), type="slack"), MESSAGE, NOW)
     said = json.loads(server.requests[0].body)
-    assert said == {"text": "*Pitboss: disk*\n:red_circle: disk (high) firing: &lt;1 GB&gt; left"}
+    lines = [
+        "*Pitboss: disk (sqlite:///jobs.db)*",
+        ":red_circle: disk (high) firing: &lt;1 GB&gt; left",
+        "message 1, 2027-01-15 08:00:00 UTC",
+    ]
+    assert said == {"text": "\n".join(lines)}
 
 
 async def test_an_answer_that_is_no_success_is_an_error() -> None:

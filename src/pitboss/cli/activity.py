@@ -44,8 +44,8 @@ def activity(
       pitboss activity --follow
 
     The newest come first, with --follow last. The kinds are worker_crashed, worker_given_up, pool_scaled, lead_changed,
-    limits_changed, store_away, store_back, manager_started, manager_stopped, manager_lost, release_changed and alert,
-    and act for the audit log.
+    limits_changed, store_away, store_back, manager_started, manager_stopped, manager_lost, release_changed, alert and
+    operation_stopped, and act for the audit log.
     """
     screen, kinds = screen_of(context), kind or []
     past = None if since is None else span(since, what="--since")

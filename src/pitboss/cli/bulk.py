@@ -7,7 +7,7 @@ import typer
 
 from pitboss.cli import operations
 from pitboss.cli.auditing import acting
-from pitboss.cli.command import ask, confirm, id_maker, operator, screen_of
+from pitboss.cli.command import ask, audited, confirm, id_maker, operator, screen_of
 from pitboss.cli.errors import Exit
 from pitboss.cli.formatting import local
 from pitboss.cli.screen import Screen
@@ -86,7 +86,7 @@ def run(
     waits: bool = True,
 ) -> None:
     """Do it, unless the person says no. A single task that was named by its id needs no question."""
-    screen = screen_of(context)
+    screen, audit = screen_of(context), acting(context)
 
     async def work(opened: "Store") -> _Done:
         selection = await select_tasks(opened, wanted, act.states)
@@ -102,7 +102,11 @@ def run(
         if asks:
             lasts = f" {_lasts(act, selection)[:1].upper()}{_lasts(act, selection)[1:]}." if act.rate else ""
             confirm(screen, f"{act.word} {counted(selection.matched, 'task', more=selection.more)}?{lasts}")
-        done = await act_on_tasks(opened, _operation(act, selection))
+        done = await act_on_tasks(
+            opened,
+            _operation(act, selection),
+            lambda about: audited(opened, audit._replace(details={**audit.details, **about})),
+        )
         if isinstance(done, Operation):
             if not waits:
                 await operations.tell_begun(screen, opened, done)
@@ -110,7 +114,7 @@ def run(
             done = await operations.follow(screen, opened, done)
         return _Done(selection, stay, done)
 
-    selection, stay, result = ask(screen, store, work, audit=acting(context))
+    selection, stay, result = ask(screen, store, work)
     if isinstance(result, Operation):
         operations.tell(screen, result)
         return

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pitboss.cli.command import JsonOption, StoreOption, now, opened, screen_of, settings
+from pitboss.cli.http_options import alerts_of, delivery_of
 from pitboss.cli.screen import Column, Screen
 from pitboss.model.duration import SECOND, spoken
 from pitboss.model.errors import PitbossError
@@ -61,12 +62,19 @@ def show(
     The command line overrides the environment (PITBOSS_...), which overrides the file (pitboss.toml, pitboss.yaml, or
     [tool.pitboss] in pyproject.toml), which overrides the code, which overrides the default. With --origin, also what
     operators changed while managers run: limits of queues and resource pools, sizes and delays of worker pools,
-    pauses.
+    pauses. Exits with 2 if a manager would refuse the settings.
     """
-    from pitboss.config import flat
-
     screen = screen_of(context)
     found = settings(screen, store=store)
+    _show(screen, found, origin=origin, as_json=as_json)
+    # Last, so that what is wrong is seen together with its origin.
+    alerts_of(found)
+    delivery_of(found)
+
+
+def _show(screen: Screen, found: "Loaded", *, origin: bool, as_json: bool) -> None:
+    from pitboss.config import flat
+
     values = flat(found.settings.model_dump(by_alias=True))
     changed = _changed(found) if origin else None
     if as_json:

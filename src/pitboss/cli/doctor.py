@@ -61,8 +61,8 @@ def _findings(store: str | None) -> list[Finding]:
     found, findings = _of_settings(store)
     if found is None:
         return findings
-    inside = asyncio.run(_of_store(found, metadata.version("pitboss")))
     description, about = _of_app(found)
+    inside = asyncio.run(_of_store(found, description, metadata.version("pitboss")))
     return [*findings, *about, *_of_host(found, description), *inside]
 
 
@@ -126,14 +126,14 @@ def _of_host(found: "Loaded", description: "Description | None") -> list[Finding
     return [host_findings.open_files(limit, workers), *host_findings.memory_limits(pools, memory)]
 
 
-async def _of_store(found: "Loaded", release: str) -> list[Finding]:
+async def _of_store(found: "Loaded", description: "Description | None", release: str) -> list[Finding]:
     """Every check of the store, within a time limit."""
     url = found.settings.store
     content: list[Finding] = []
     try:
         async with asyncio.timeout(_SECONDS):
             content = await _content(url)
-            return [*await _store_checks(found, release), *content]
+            return [*await _store_checks(found, description, release), *content]
     except PitbossError as error:
         told = isinstance(error, StoreDamaged) and any(one.grade is Grade.PROBLEM for one in content)
         return content if told else [_refused("store", error), *content]
@@ -149,7 +149,7 @@ async def _of_store(found: "Loaded", release: str) -> list[Finding]:
         ]
 
 
-async def _store_checks(found: "Loaded", release: str) -> list[Finding]:
+async def _store_checks(found: "Loaded", description: "Description | None", release: str) -> list[Finding]:
     from pitboss import wiring
     from pitboss.operate.status import check_store
     from pitboss.operate.workers import read_managers
@@ -164,9 +164,44 @@ async def _store_checks(found: "Loaded", release: str) -> list[Finding]:
         checked = await check_store(engine, wiring.SystemClock(), release)
         managers = (await read_managers(engine, now(engine))).living
         schemas = [schema] if schema else await _own_schema(engine)
-        return [about, *schemas, *checked, *await _keys(engine, found), *_logs(managers, found.settings.logs)]
+        logs = _logs(managers, found.settings.logs)
+        alerts = await _alerts(engine, found, description, managers)
+        return [about, *schemas, *checked, *await _keys(engine, found), *logs, *alerts]
     finally:
         await engine.close()
+
+
+async def _alerts(
+    engine: "Store", found: "Loaded", description: "Description | None", managers: "Sequence[ManagerView]"
+) -> list[Finding]:
+    """Settings of alerts that a manager refuses, and names in them that neither the app nor the store has."""
+    from pitboss import config
+    from pitboss.cli.http_options import alerts_of
+    from pitboss.engines.capabilities import capabilities
+    from pitboss.model.fleet import worker_pools
+    from pitboss.model.queue import is_reserved
+    from pitboss.operate.alert_settings import undeclared_functions, unknown_names
+
+    try:
+        spec = alerts_of(found)
+    except PitbossError as error:
+        return [_refused("settings", error)]
+    handlers = [*await engine.handlers(), *(description.handlers if description else ())]
+    queues = {one.name for one in await engine.queues()} | {one.queue for one in handlers}
+    pools = {one.name for one in config.pools(found.settings)} | {one.pool.name for one in worker_pools(managers)}
+    known = {
+        "queue": {one for one in queues if not is_reserved(one)},
+        "worker pool": pools | {one.name for one in (description.pools if description else ())},
+        "handler": {one.name for one in handlers if not is_reserved(one.name)},
+    }
+    has = capabilities(engine)
+    if has.schedules is not None:
+        known["schedule"] = {one.spec.name for one in await has.schedules.schedules()}
+        known["schedule"] |= {one.name for one in (description.declared.schedules if description else ())}
+    if has.resources is not None:
+        known["resource pool"] = {one.name for one in await has.resources.resource_pools()}
+        known["resource pool"] |= {one.name for one in (description.resources if description else ())}
+    return [*undeclared_functions(spec, handlers), *unknown_names(spec, known)]
 
 
 async def _content(url: str) -> list[Finding]:

@@ -133,8 +133,9 @@ def _subject(folder: LogFolder, what: str | None) -> Subject | None:
     if meant is None and not _TASK.match(what.lower()):
         raise NotFound(
             f'there are no logs of "{what}" in {folder.path}',
-            why=f"there are logs of {', '.join(folder.names)}",
-            fix="name one of them, a worker pool, or six or more characters of a task's id; pitboss ps lists workers",
+            why=f"there are logs of {', '.join(folder.names)}; a worker that ends before it logs anything has none",
+            fix="name one of them, a worker pool, or six or more characters of a task's id; pitboss ps lists workers, "
+            "and pitboss logs manager says how they ended",
         )
     return meant
 

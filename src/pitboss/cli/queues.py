@@ -193,7 +193,11 @@ def _draw_queue(screen: Screen, found: QueueReading, moment: Moment) -> None:
     screen.fields([("state", f"{paused}, {ago(queue.paused_at, moment)}" if queue.paused else None)])
     screen.fields([("reason", queue.paused_reason)])
     counts = [f"{number:,} {state}" for state in State if (number := queue.counts.get(state, 0))]
-    screen.fields([("tasks", ", ".join(counts) or "none"), ("resources", queue.resources)])
+    screen.fields([("tasks", ", ".join(counts) or "none")])
+    claimed, at_work = queue.counts.get(State.RUNNING, 0), found.forecast.at_work
+    if at_work is not None and at_work < claimed:
+        screen.fields([("running", f"{claimed:,} claimed, at most {at_work:,} of them at work")])
+    screen.fields([("resources", queue.resources)])
     _draw_forecast(screen, found.forecast, moment)
     screen.fields([("partitions", None if queue.partitions is None else partitioning_text(queue.partitions))])
     ages = queue.declared.retention if queue.declared else {}
@@ -215,16 +219,15 @@ def _draw_forecast(screen: Screen, found: QueueForecast, moment: Moment) -> None
             ("limited by", found.pinch.said),
             ("until", when(found.until, moment)),
             ("oldest", f"has waited {spoken(waited)}" if (waited := found.waited or 0) >= SECOND else None),
-            (
-                "in",
-                f"{came}  {sparkline(found.came, _SPARKS, highest)}" if highest else None,
-            ),
-            (
-                "out",
-                f"{went}  {sparkline(found.went, _SPARKS, highest)}" if highest else None,
-            ),
+            ("in", f"{came}{_bursts(found)}  {sparkline(found.came, _SPARKS, highest)}" if highest else None),
+            ("out", f"{went}  {sparkline(found.went, _SPARKS, highest)}" if highest else None),
         ]
     )
+
+
+def _bursts(found: QueueForecast) -> str:
+    """ ", besides 2 bursts of 5,500 tasks"."""
+    return f", besides {counted(found.bursts, 'burst')} of {counted(found.rushed, 'task')}" if found.bursts else ""
 
 
 def _source(limit: LimitReading) -> str:

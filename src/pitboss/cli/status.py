@@ -166,8 +166,16 @@ def queue_row(queue: Queue, forecasts: Mapping[str, QueueForecast]) -> list[str]
     name = f"{queue.name} (paused)" if queue.paused else queue.name
     counts = [f"{queue.counts.get(State(state), 0):,}" for state in _COUNTED]
     found = forecasts.get(queue.name)
+    counts[_COUNTED.index("running")] = running_text(queue, found)
     told = ["", ""] if found is None else [forecast_text(found), found.pinch.said]
     return [name, *counts, *told, limits_text(queue)]
+
+
+def running_text(queue: Queue, found: QueueForecast | None) -> str:
+    """ "63 (32 at work)": the others are claimed, and wait in a manager for a free seat."""
+    claimed = queue.counts.get(State.RUNNING, 0)
+    waits = found is not None and found.at_work is not None and found.at_work < claimed
+    return f"{claimed:,} ({found.at_work:,} at work)" if waits and found is not None else f"{claimed:,}"
 
 
 def forecast_text(found: QueueForecast) -> str:

@@ -124,6 +124,7 @@ def up(
     """
     from pitboss.cli.app_description import described
     from pitboss.cli.up_run import run_forever
+    from pitboss.operate.alert_settings import undeclared_functions
 
     screen = screen_of(context)
     asked = {"app": target, "store": store, "workers": workers, "concurrency": concurrency}
@@ -144,6 +145,8 @@ def up(
         no_sources=no_sources,
     )
     chosen = options(found, description)
+    for one in undeclared_functions(chosen.plan.alerts, description.handlers):
+        screen.note(f"warning: {one.what}\n  why: {one.why}\n  fix: {one.fix}")
 
     def again() -> "tuple[Plan, Description]":
         fresh = described(app)

@@ -39,16 +39,18 @@ async def read_alert_facts(
     store: Store,
     *,
     since: Moment | None = None,
+    window: Span = HOUR,
     answered: Span | None = None,
     handlers: Mapping[str, HandlerFacts] | None = None,
 ) -> AlertFacts:
-    """The facts now. `since` is the look before, None if there was none. The caller measures `answered`, how long the
-    store took for a small write, and brings the facts of `handlers`, because they are not read at each look."""
+    """The facts now. `since` is the look before; without one, what ended within the `window` counts. The caller
+    measures `answered`, how long the store took for a small write, and brings the facts of `handlers`, because they are
+    not read at each look."""
     now, has = store.clock.now(), capabilities(store)
     sessions, known = await store.sessions(), await store.handlers()
     queues = [one for one in await store.queues() if not is_reserved(one.name)]
     managers = live_managers(sessions, now)
-    totals = _crashes(managers) | await _ended(has, now if since is None else since, now)
+    totals = _crashes(managers) | await _ended(has, now - window if since is None else since, now)
     usage = await has.usage.usage() if has.usage is not None else None
     return AlertFacts(
         now=now,

@@ -4,6 +4,7 @@ It needs no term: two performers do each portion once, because the store compare
 """
 
 import asyncio
+from collections.abc import Callable
 
 from pitboss.engines.operation_protocol import Operations
 from pitboss.engines.protocol import Clock
@@ -22,11 +23,19 @@ _AT_ONCE = 100
 
 
 class OperationPerformer:
-    """Does one portion of each operation that runs, in turns. `only` this one, if it is given."""
+    """Does one portion of each operation that runs, in turns. `only` this one, if it is given. `ended` gets those
+    that are over by what this performer did."""
 
     def __init__(
-        self, store: Operations, clock: Clock, *, only: OperationId | None = None, portion: int = PORTION
+        self,
+        store: Operations,
+        clock: Clock,
+        *,
+        only: OperationId | None = None,
+        portion: int = PORTION,
+        ended: Callable[[Operation], None] = lambda _: None,
     ) -> None:
+        self._ended = ended
         self._store, self._clock, self._only, self._portion = store, clock, only, portion
         self._running: dict[OperationId, Operation] = {}
         self._looked_at: float | None = None
@@ -68,5 +77,7 @@ class OperationPerformer:
             after = await self._store.change_operation(operation.id, OperationChange(trouble=trouble))
         if after is None or after.status is not OperationStatus.RUNNING:
             del self._running[operation.id]
+            if after is not None:
+                self._ended(after)
         else:
             self._running[operation.id] = after

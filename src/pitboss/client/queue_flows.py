@@ -83,6 +83,7 @@ def _forecast(
         waited=waited,
         seats=sum(seats for seats, _ in ready),
         busy=sum(one.running for _, one in ready),
+        free=sum(view.free for view in views),
         mean=mean,
         expected=min(served.expected(queue.name, mean), _allowed(resources, mean, now)),
         pool=pools.get(queue.resources or ""),
@@ -90,6 +91,7 @@ def _forecast(
     minutes = history.minutes(queue.name, now)
     return msgspec.structs.replace(
         forecast_queue(flow),
+        at_work=None if waiting.scene.remote else served.at_work(queue),
         came=tuple(one.came for one in minutes),
         went=tuple(one.went for one in minutes),
     )
@@ -133,6 +135,12 @@ class _Serving:
     def views(self, queue: str) -> list[WorkerPoolView]:
         taking = [one for one in self._views if not one.pool.paused and not one.manager.snapshot.draining]
         return [one for one in taking if _takes(one, queue)]
+
+    def at_work(self, queue: Queue) -> int | None:
+        """How many of its claimed tasks can have begun: there are no more seats for them. None without a manager. From
+        seats, as the workers' own figures are some seconds old."""
+        views = [one for one in self._views if _takes(one, queue.name)]
+        return min(queue.counts.get(State.RUNNING, 0), sum(one.usable for one in views)) if views else None
 
     def expected(self, queue: str, mean: Span) -> float:
         """Tasks per second that its workers end if each takes `mean`, when all of them run; 0 if that is unknown. Those

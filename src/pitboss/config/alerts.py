@@ -1,5 +1,6 @@
 """The table [alerts]: channels, and rules over those that are built in."""
 
+import difflib
 import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -242,6 +243,14 @@ def alerts_spec(said: AlertSettings, store: str) -> AlertsSpec | None:
 
 def _fields(name: str, said: RuleSettings) -> dict[str, Any] | None:
     if not said.enabled:
+        if said.condition is None and name not in CONDITIONS:
+            close = difflib.get_close_matches(name, CONDITIONS, n=1)
+            raise _wrong(
+                f"rules.{name}",
+                "there is no such rule to switch off",
+                f"those that are on by default are {', '.join(CONDITIONS)}",
+                f'write "{close[0]}"' if close else "remove it",
+            )
         return None
     fields = said.model_dump(exclude={"enabled"}, exclude_none=True)
     condition = said.condition or name

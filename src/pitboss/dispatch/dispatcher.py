@@ -269,6 +269,11 @@ class Dispatcher:
         groups = (group for group in self._groups.values() if group.pool == pool)
         return sum(load.room for group in groups for load in group.workers.values())
 
+    def room_of(self, worker_id: str) -> int:
+        """How many more tasks this worker could start now."""
+        load = self._workers.get(worker_id)
+        return 0 if load is None or load.group.paused else load.room
+
     def quiet(self, on: bool = True) -> None:
         """Claim nothing, and give back what has not started; or claim again."""
         self.claimer.draining = on

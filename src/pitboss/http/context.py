@@ -10,8 +10,10 @@ from pitboss.client.client import Client
 from pitboss.client.events import EventClient
 from pitboss.dispatch.remote_claims import RemoteClaims
 from pitboss.dispatch.remote_reports import RemoteReports
+from pitboss.engines.capabilities import capabilities
 from pitboss.engines.protocol import FullStore
 from pitboss.http.known_keys import KnownKeys
+from pitboss.http.store_watch import StoreWatch
 from pitboss.model.access import AuditEntry, Role
 from pitboss.model.canonical import to_json
 from pitboss.model.ids import TaskId
@@ -66,6 +68,9 @@ class Server:
         self.client = Client(store, store.clock)
         self.types = TaskTypes(store, store.clock.now)
         self.keys = KnownKeys(store)
+        outages = capabilities(store).outages
+        self.watch = StoreWatch(None if outages is None else outages.probe, lambda: self.keys.reading_since)
+        self.keys.away = lambda: self.watch.error is not None
         self.claims = RemoteClaims(store, info, self._queues)
         self.reports = RemoteReports(store, self.types.policy, luck)
         self.workers = RemoteWorkers(store)
@@ -87,11 +92,13 @@ class Server:
     async def start(self) -> None:
         await self.types.read()
         await self.keys.start()
+        self.watch.start()
         await self.claims.start()
 
     async def stop(self) -> None:
         self.stopping.set()
         await self.claims.stop()
+        await self.watch.stop()
         await self.keys.stop()
 
     def _queues(self) -> list[str]:

@@ -29,7 +29,7 @@ from pitboss.http.bodies import check_names
 from pitboss.http.context import Call, Caller, Server
 from pitboss.http.rate import Allowance, RateLimit
 from pitboss.model.access import Role
-from pitboss.model.errors import PitbossError
+from pitboss.model.errors import PitbossError, StoreUnavailable
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -44,6 +44,7 @@ PREFIX_KEY = "pitboss.prefix"
 _HEALTH = frozenset({"/health", "/livez", "/readyz"})
 _OPEN_PATHS = _HEALTH | {"/", "/openapi.json", "/docs"}
 _STATIC = "/docs/"
+_WITHOUT_STORE = _OPEN_PATHS - {"/health", "/readyz"}
 # How the headers begin that a proxy adds.
 _PROXIED = (b"forwarded", b"x-forwarded-", b"x-real-ip", b"via")
 _BULK = 16
@@ -244,7 +245,9 @@ class Gate:
             raise of_validation(error) from error
         check_names(read)
         call = Call(self._server, caller, path=path, idempotency=_idempotency(request), receive=receive)
-        return success(await fast.endpoint(call, read), self._server.clock.wall())
+        async with self._server.watch.guard():
+            answer = await fast.endpoint(call, read)
+        return success(answer, self._server.clock.wall())
 
     async def _framework(
         self, request: _Request, receive: Receive, send: Send, extra: list[tuple[bytes, bytes]]
@@ -266,7 +269,29 @@ class Gate:
                 message["body"] = b""
             await send(message)
 
-        await self._app(request.scope, limited, with_headers)
+        if request.path in _WITHOUT_STORE or request.path.startswith(_STATIC):
+            await self._app(request.scope, limited, with_headers)
+            return
+        begun = False
+
+        async def begin(message: Message) -> None:
+            nonlocal begun
+            begun = True
+            self._server.watch.release(limit)
+            await with_headers(message)
+
+        try:
+            async with self._server.watch.guard() as limit:
+                await self._app(request.scope, limited, begin)
+        except StoreUnavailable as error:
+            if begun:
+                raise
+            # Who has no key learns nothing of the store.
+            known = bool(request.scope["call"].caller.roles)
+            told = of_pitboss(error) if known else ApiError(503, "The store does not answer")
+            reply = failure(told, self._server.clock.wall())
+            await with_headers({"type": "http.response.start", "status": reply.code, "headers": reply.headers})
+            await with_headers({"type": "http.response.body", "body": reply.body})
 
     def _cors(self, origin: str) -> list[tuple[bytes, bytes]]:
         """The headers that let a page of another site read the answer, if it is on the list."""

@@ -1,6 +1,7 @@
 """The keys of the store as one server knows them."""
 
 import asyncio
+from collections.abc import Callable
 from contextlib import suppress
 
 from pitboss.engines.access_protocol import Access
@@ -21,6 +22,10 @@ class KnownKeys:
         self._known: dict[str, ApiKey] = {}
         self._reading: asyncio.Task[None] | None = None
         self._read_at = 0.0
+        # Since when the present one of the regular reads has had no answer.
+        self.reading_since: float | None = None
+        # Set while the store is known to be away: then no request waits for it.
+        self.away: Callable[[], bool] = lambda: False
         # Whether any key was ever created: then every request needs one. A store whose keys are revoked stays closed.
         self.any = False
 
@@ -45,7 +50,8 @@ class KnownKeys:
     async def find(self, text: str) -> ApiKey | None:
         """The key that this text opens; None if there is none. One that is not known may have just been created."""
         found = self._opened(text)
-        if found is None and asyncio.get_running_loop().time() - self._read_at >= _AT_MOST_EVERY:
+        stale = asyncio.get_running_loop().time() - self._read_at >= _AT_MOST_EVERY
+        if found is None and stale and not self.away():
             with suppress(StoreUnavailable):
                 await self.read()
             found = self._opened(text)
@@ -59,5 +65,7 @@ class KnownKeys:
     async def _read_forever(self) -> None:
         while True:
             await asyncio.sleep(_EVERY_SECONDS)
+            self.reading_since = asyncio.get_running_loop().time()
             with suppress(StoreUnavailable):
                 await self.read()
+            self.reading_since = None

@@ -11,6 +11,7 @@ from pitboss.model.duration import SECOND, Span, spoken
 from pitboss.model.errors import Refused
 from pitboss.model.facts import AnyFact, PoolScaled, WorkerCrashed, WorkerGivenUp, WorkerStarted
 from pitboss.model.happening import Kind
+from pitboss.model.outcome import poisons
 from pitboss.model.outdone import SentAway
 from pitboss.model.pool import PoolSpec
 from pitboss.model.pool_rules import changes_text, differences, key_text
@@ -92,7 +93,9 @@ class Announcer:
             return
         text = error.message.partition(" while it ran")[0]
         where = "go to other workers" if others else "wait for the next worker"
-        back = f"; {len(lost)} task(s) {where}" if lost else ""
+        poisoned = [claim for claim in lost if poisons(claim, worker.task_outcome, len(lost))]
+        back = f"; {again} task(s) {where}" if (again := len(lost) - len(poisoned)) else ""
+        back += f"; {len(poisoned)} task(s) set aside as poison: pitboss dead list" if poisoned else ""
         # If the manager killed it, that was announced already.
         if worker.kill_reason is None or lost:
             self._tell(f"{text}{back}")
@@ -113,6 +116,7 @@ class Announcer:
             error=error,
             code=worker.code,
             lost=tuple(claim.id for claim in lost),
+            poisoned=tuple(claim.id for claim in poisoned),
             **self._common(pool),
         )
         self.publish(fact)

@@ -68,7 +68,11 @@ class HappeningLog:
                 message = fact.error.message if fact.error is not None else "it ended unexpectedly"
                 # The error is written for the task that it ran.
                 why = message.replace(" while it ran this task", "")
-                lost = f"; {counted(len(fact.lost), 'task')} of it will run again" if fact.lost else ""
+                again = len(fact.lost) - len(fact.poisoned)
+                lost = f"; {counted(again, 'task')} of it will run again" if again else ""
+                if number := len(fact.poisoned):
+                    was = "was" if number == 1 else "were"
+                    lost += f"; {counted(number, 'task')} {was} set aside (poison: see pitboss dead list)"
                 about = {"pid": fact.pid, "code": fact.code, "tasks": fact.lost[:10]}
                 self._of_worker(Kind.WORKER_CRASHED, fact.pool, fact.worker, f"{why}{lost}", about)
             case WorkerGivenUp():

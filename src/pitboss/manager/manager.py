@@ -450,7 +450,7 @@ class Manager:
         term = self._leadership.term() or 0
         logs = self._plan.logs.folder if self._plan.logs is not None else ""
         app = declared(self._plan, self._description)
-        taken = snapshot(
+        told = snapshot(
             self._plan.target,
             self._pools,
             self._clock.now(),
@@ -458,12 +458,12 @@ class Manager:
             term=term,
             logs=logs,
             tasks_memory=self._memory.published(),
-            missing_keys=self._keys.missing,
+            room=self._router.room_of,
         )
         side = {"http": self.http.figures, "delivery": self._delivery.figures, "stacks": self._router.stacks.found}
         code = {"app": "" if app is None else app.app, "release": self._description.release}
-        taken = msgspec.structs.replace(taken, usual=self._memory.usual, **side, **code)
-        self._snapshot = msgspec.json.encode(taken).decode()
+        told = msgspec.structs.replace(told, usual=self._memory.usual, missing_keys=self._keys.missing, **side, **code)
+        self._snapshot = msgspec.json.encode(told).decode()
 
     def _led_by(self, lead: Lead) -> None:
         # A manager that is alone leads: that is not worth a line.

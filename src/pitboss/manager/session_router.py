@@ -53,6 +53,10 @@ class SessionRouter:
         """How many more tasks this pool's workers could start now."""
         return self.present.room(pool) if self.present is not None else 0
 
+    def room_of(self, worker_id: str) -> int:
+        """How many more tasks this worker could start now."""
+        return self.present.room_of(worker_id) if self.present is not None else 0
+
     def add_worker(self, worker: WorkerProcess, spec: PoolSpec, rest: Callable[[], float] | None, place: int) -> None:
         """The worker takes tasks from now on. `rest` says how many seconds it pauses after each."""
         if self.present is not None:

@@ -1,6 +1,7 @@
 """The snapshot of a manager: its pools and workers, as other hosts see them."""
 
 import asyncio
+from collections.abc import Callable
 from functools import cache
 from importlib import metadata
 
@@ -13,7 +14,6 @@ from pitboss.manager.worker_pool import WorkerPool
 from pitboss.manager.worker_process import WorkerProcess
 from pitboss.manager.worker_slot import WorkerSlot
 from pitboss.model.duration import SECOND, Moment
-from pitboss.model.sealed import MissingKey
 from pitboss.model.snapshot import SHOWN_TASKS, CurrentTask, PoolFigures, Snapshot, WorkerFigures
 
 TasksMemory = tuple[int, int, dict[str, int]]
@@ -28,9 +28,9 @@ def snapshot(
     term: int,
     logs: str,
     tasks_memory: TasksMemory,
-    missing_keys: tuple[MissingKey, ...] = (),
+    room: Callable[[str], int],
 ) -> Snapshot:
-    """Everything as it is now."""
+    """Everything as it is now. `room` is how many more tasks the worker with this id takes."""
     pools = pool_set.every_pool()
     budget, in_use, needs = tasks_memory
     return Snapshot(
@@ -40,7 +40,7 @@ def snapshot(
             msgspec.structs.replace(figures, slot=pool_set.slot_number(pool.spec.name, slot.place))
             for pool in pools
             for slot in pool.every_slot()
-            for figures in _workers(slot, pool, now)
+            for figures in _workers(slot, pool, now, room)
         ),
         draining=draining,
         term=term,
@@ -51,7 +51,6 @@ def snapshot(
         budget=budget,
         in_use=in_use,
         needs=needs,
-        missing_keys=missing_keys,
         runs_tasks=bool(target),
     )
 
@@ -83,7 +82,7 @@ def _pool(pool_set: PoolSet, pool: WorkerPool) -> PoolFigures:
     )
 
 
-def _workers(slot: WorkerSlot, pool: WorkerPool, now: Moment) -> list[WorkerFigures]:
+def _workers(slot: WorkerSlot, pool: WorkerPool, now: Moment, room: Callable[[str], int]) -> list[WorkerFigures]:
     """The workers of one slot: usually one, two during a replacement, none while it waits or was given up."""
     if not slot.workers:
         return [
@@ -96,7 +95,8 @@ def _workers(slot: WorkerSlot, pool: WorkerPool, now: Moment) -> list[WorkerFigu
                 why=slot.why,
             )
         ]
-    return [_worker(worker, slot, pool, now) for worker in list(slot.workers)]
+    found = [(_worker(worker, slot, pool, now), room(worker.id)) for worker in list(slot.workers)]
+    return [msgspec.structs.replace(figures, room=left) for figures, left in found]
 
 
 def _worker(worker: WorkerProcess, slot: WorkerSlot, pool: WorkerPool, now: Moment) -> WorkerFigures:
@@ -105,7 +105,7 @@ def _worker(worker: WorkerProcess, slot: WorkerSlot, pool: WorkerPool, now: Mome
     since = {key: ahead + round(at * SECOND) for key, at in worker.since.items()}
     current = [
         CurrentTask(id=claim.id, handler=claim.handler, since=since[key])
-        for key, claim in list(worker.claims.items())[:SHOWN_TASKS]
+        for key, claim in list(worker.claims.items())[: min(SHOWN_TASKS, worker.capacity)]
     ]
     return WorkerFigures(
         name=worker.name,
@@ -115,7 +115,8 @@ def _worker(worker: WorkerProcess, slot: WorkerSlot, pool: WorkerPool, now: Mome
         generation=worker.edition[0],
         started_at=ahead + round(worker.began * SECOND),
         active_at=ahead + round(worker.heard_at * SECOND),
-        running=len(worker.claims),
+        # The others wait in the worker, so that it need not wait for them.
+        running=min(len(worker.claims), worker.capacity),
         tasks=tuple(current),
         crashes=slot.crashes,
         processed=worker.processed,

@@ -38,7 +38,7 @@ class StoreAlert:
         self._open = {}
         for rule in rules if spec is not None else ():
             if spec is not None:
-                self._tell(spec, rule, f"answers again after {_spoken(seconds)}", firing=False)
+                self._tell(spec, rule, f"did not answer for {_spoken(seconds)}", firing=False)
 
     def _tell(self, spec: AlertsSpec, rule: AlertRule, what: str, *, firing: bool) -> None:
         wall, names = self._clock.wall(), {one.name for one in spec.outside}

@@ -70,8 +70,9 @@ class Subject(msgspec.Struct, frozen=True):
 class AlertState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One alert. `above` says since when subjects are beyond the threshold, `clear_at` since when none is, although it
     fires still. `about` is the worst subject in words. Counted while the rule exists: how often it `fired`; and in
-    `happened`, while it fires, what its condition counts. `size` is what its action wants of a worker pool; it was done
-    for the phase that began at `acted`."""
+    `happened`, while it fires, what its condition counts. `was` is what it was about when it fired last, and `ended`
+    when that was over. `size` is what its action wants of a worker pool; it was done for the phase that began at
+    `acted`."""
 
     phase: Phase = Phase.QUIET
     since: Moment = 0
@@ -81,6 +82,8 @@ class AlertState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     about: str = ""
     fired: int = 0
     happened: int = 0
+    was: str = ""
+    ended: Moment = 0
     size: int | None = None
     acted: Moment | None = None
 
@@ -130,8 +133,8 @@ def _while_firing(state: AlertState, rule: AlertRule, over: Sequence[Subject], n
     clear_at = now if state.clear_at is None else state.clear_at
     if now - clear_at < min(rule.lasting, _SETTLE):
         return msgspec.structs.replace(state, clear_at=clear_at)
-    # What it was about stays, for the message that it is over.
-    return msgspec.structs.replace(state, phase=Phase.QUIET, since=now, clear_at=None)
+    # For the message that it is over, which may come much later.
+    return msgspec.structs.replace(state, phase=Phase.QUIET, since=now, clear_at=None, was=state.about, ended=clear_at)
 
 
 def _about(subjects: Sequence[Subject]) -> str:

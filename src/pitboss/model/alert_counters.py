@@ -1,7 +1,7 @@
 """What alerts count over a window, from totals that only their readers know: how much came when. The origin of a total
 is what counts it: a process, or a bucket of figures."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import msgspec
 
@@ -33,11 +33,12 @@ class Counters(msgspec.Struct, frozen=True, kw_only=True):
         """After a look; with the longest and the shortest window that is asked for.
 
         A total that has shrunk (a process began anew) counts for nothing. The first look, and one after a long pause,
-        only begins to count: what came before is not news.
+        has nothing to compare with: it begins with what the buckets of figures say of the window, and without what
+        processes counted, whose moments are not known.
         """
         known = {"|".join(key): total for key, total in totals.items()}
         if self.at is None or not 0 <= now - self.at <= max(longest, _PAUSE):
-            return Counters(at=now, totals=known)
+            return Counters(at=now, totals=known, portions=tuple(_stored(totals, now - longest)))
         new = dict[str, int]()
         for (kind, subject, origin), total in totals.items():
             came = total - self.totals.get(f"{kind}|{subject}|{origin}", 0)
@@ -59,6 +60,15 @@ class Counters(msgspec.Struct, frozen=True, kw_only=True):
     def latest(self, kind: str, subject: str) -> int:
         """How many came since the look before."""
         return self.new.get(f"{kind}|{subject}", 0)
+
+
+def _stored(totals: Mapping[tuple[str, str, str], int], after: Moment) -> Iterator[Portion]:
+    """What each bucket has, oldest first. The origin of its totals is the moment at which it began."""
+    found = dict[Moment, dict[str, int]]()
+    for (kind, subject, origin), total in totals.items():
+        if origin.isdecimal() and int(origin) > after:
+            found.setdefault(int(origin), {})[f"{kind}|{subject}"] = total
+    return (Portion(at, found[at]) for at in sorted(found))
 
 
 def _added(kept: tuple[Portion, ...], new: dict[str, int], now: Moment, length: Span) -> tuple[Portion, ...]:

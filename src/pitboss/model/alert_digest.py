@@ -145,8 +145,8 @@ def _line(channel: ChannelState, name: str, one: Alert) -> AlertLine | None:
         condition=one.rule.condition,
         severity=one.rule.severity,
         firing=one.firing,
-        since=one.state.since,
-        about=one.state.about,
+        since=one.state.since if one.firing else one.state.ended,
+        about=one.state.about if one.firing else one.state.was,
         again=times - (one.firing and not known),
         more=more,
     )

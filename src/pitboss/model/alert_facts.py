@@ -77,8 +77,8 @@ Unit = Literal["share", "time", "size", "number", "times"]
 
 
 class Condition(NamedTuple):
-    """What can be asked: `measure` gives the subjects, whose values have this unit. The other fields are what a rule
-    has that does not say otherwise. `below`: too little is what is wrong."""
+    """What can be asked: `measure` gives the subjects, whose values have this unit; `about` is what they are. The
+    other fields are what a rule has that does not say otherwise. `below`: too little is what is wrong."""
 
     measure: Measure
     unit: Unit
@@ -86,6 +86,7 @@ class Condition(NamedTuple):
     lasting: Span
     severity: Severity
     says: str
+    about: str
     below: bool = False
 
     def rule(self, name: str, condition: str) -> AlertRule:
@@ -218,29 +219,56 @@ _LOW, _MEDIUM, _HIGH = Severity.LOW, Severity.MEDIUM, Severity.HIGH
 # Each is also the name of a rule that is on unless settings say otherwise.
 CONDITIONS: Mapping[str, Condition] = {
     "worker_crash_rate": Condition(
-        _crash_rate, "share", 0.1, 0, _HIGH, "the share of a worker pool's starts that ended in a crash"
+        _crash_rate, "share", 0.1, 0, _HIGH, "the share of a worker pool's starts that ended in a crash", "worker pool"
     ),
     "memory_usage": Condition(
-        _memory, "share", 1.0, 2 * _MINUTE, _MEDIUM, "a worker's memory, as a share of its soft limit"
+        _memory, "share", 1.0, 2 * _MINUTE, _MEDIUM, "a worker's memory, as a share of its soft limit", "worker pool"
     ),
     "processing_delay": Condition(
-        _delay, "time", 5 * _MINUTE, 0, _LOW, "how long the oldest due task of a queue that is not paused has waited"
+        _delay,
+        "time",
+        5 * _MINUTE,
+        0,
+        _LOW,
+        "how long the oldest due task of a queue that is not paused has waited",
+        "queue",
     ),
     "oldest_wait": Condition(
-        _oldest, "time", 60 * _MINUTE, 0, _MEDIUM, "how long the oldest due task of a queue has waited, paused or not"
+        _oldest,
+        "time",
+        60 * _MINUTE,
+        0,
+        _MEDIUM,
+        "how long the oldest due task of a queue has waited, paused or not",
+        "queue",
     ),
     "dead_letter_rate": Condition(
-        _dead_letters, "share", 0.1, 0, _MEDIUM, "the share of a queue's ended tasks that failed for good"
+        _dead_letters, "share", 0.1, 0, _MEDIUM, "the share of a queue's ended tasks that failed for good", "queue"
     ),
     "resource_usable": Condition(
-        _usable, "share", 0.5, 5 * _MINUTE, _MEDIUM, "the share of a resource pool's members that can be used", True
+        _usable,
+        "share",
+        0.5,
+        5 * _MINUTE,
+        _MEDIUM,
+        "the share of a resource pool's members that can be used",
+        "resource pool",
+        True,
     ),
-    "late_schedule": Condition(_late, "time", _MINUTE, 30 * SECOND, _MEDIUM, "by how much a schedule is late"),
+    "late_schedule": Condition(
+        _late, "time", _MINUTE, 30 * SECOND, _MEDIUM, "by how much a schedule is late", "schedule"
+    ),
     "no_worker": Condition(
-        _no_worker, "number", 0, _MINUTE, _HIGH, "how many due tasks of a queue no live worker can take"
+        _no_worker, "number", 0, _MINUTE, _HIGH, "how many due tasks of a queue no live worker can take", "queue"
     ),
     "slow_handler": Condition(
-        _slow_handlers, "times", 3.0, 2 * _MINUTE, _LOW, "how many times as long as usual the tasks of a handler run"
+        _slow_handlers,
+        "times",
+        3.0,
+        2 * _MINUTE,
+        _LOW,
+        "how many times as long as usual the tasks of a handler run",
+        "handler",
     ),
     "large_handler": Condition(
         _large_handlers,
@@ -249,8 +277,13 @@ CONDITIONS: Mapping[str, Condition] = {
         2 * _MINUTE,
         _LOW,
         "how many times as much memory as usual the tasks of a handler need",
+        "handler",
     ),
-    "store_slow": Condition(_slow, "time", SECOND, _MINUTE, _MEDIUM, "how long the store takes for a small write"),
-    "disk": Condition(_disk, "size", size("1GB"), 0, _HIGH, "how much space the store's disk has left", True),
-    STORE_AWAY: Condition(_away, "time", 30 * SECOND, 0, _HIGH, "how long the store has not answered a manager"),
+    "store_slow": Condition(
+        _slow, "time", SECOND, _MINUTE, _MEDIUM, "how long the store takes for a small write", "store"
+    ),
+    "disk": Condition(_disk, "size", size("1GB"), 0, _HIGH, "how much space the store's disk has left", "store", True),
+    STORE_AWAY: Condition(
+        _away, "time", 30 * SECOND, 0, _HIGH, "how long the store has not answered a manager", "store"
+    ),
 }

@@ -12,9 +12,11 @@ from pitboss.model.alert_facts import CONDITIONS, AlertFacts
 from pitboss.model.alert_message import AlertMessage, ChannelSpec
 from pitboss.model.alert_rules import AlertsSpec
 from pitboss.model.canonical import Json
-from pitboss.model.duration import Moment
+from pitboss.model.duration import SECOND, Moment, Span
 
 _NO_STATE = AlertState()
+# After this long without a look, what has to last begins anew: whether it lasted is not known.
+_PAUSE: Span = 30 * SECOND
 
 
 class ChannelNote(msgspec.Struct, frozen=True, kw_only=True):
@@ -25,13 +27,15 @@ class ChannelNote(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AlertNotes(msgspec.Struct, frozen=True, kw_only=True):
-    """What the leader knows, so that the next one goes on: it is stored with each look. `at` is the last look."""
+    """What the leader knows, so that the next one goes on: it is stored with each look. `at` is the last look, `store`
+    the name of the store in messages."""
 
     at: Moment = 0
     rules: tuple[AlertRule, ...] = ()
     channels: dict[str, ChannelNote] = {}
     alerts: dict[str, AlertState] = {}
     told: dict[str, ChannelState] = {}
+    store: str = ""
     counters: Counters = Counters()
 
     def alert(self, rule: str) -> AlertState:
@@ -68,8 +72,10 @@ def looked(
     """Judge every rule by the facts, and decide what each channel is told, but for `unheard` ones: they are told when
     they can be."""
     now = facts.now
-    windows = [one.window for one in spec.rules] or [DEFAULT_WINDOW]
-    counters = notes.counters.counted(facts.totals, now, longest=max(windows), shortest=min(windows))
+    shortest = min((one.window for one in spec.rules), default=DEFAULT_WINDOW)
+    counters = notes.counters.counted(facts.totals, now, longest=spec.longest, shortest=shortest)
+    if now - notes.at > _PAUSE:
+        notes = _after_pause(notes)
     states = {
         rule.name: stepped(notes.alert(rule.name), rule, CONDITIONS[rule.condition].measure(facts, counters, rule), now)
         for rule in spec.rules
@@ -83,6 +89,7 @@ def looked(
         channels={one.name: ChannelNote(type=one.type, handler=one.handler) for one in spec.channels},
         alerts=states,
         told=told,
+        store=spec.store,
         counters=counters,
     )
     before = {name for name, one in notes.alerts.items() if one.phase is Phase.FIRING}
@@ -95,6 +102,11 @@ def looked(
         tuple(rule for rule in spec.rules if rule.name in firing - before),
         tuple(rule for name, rule in known.items() if name in before - firing),
     )
+
+
+def _after_pause(notes: AlertNotes) -> AlertNotes:
+    alerts = {name: msgspec.structs.replace(one, above={}) for name, one in notes.alerts.items()}
+    return msgspec.structs.replace(notes, alerts=alerts)
 
 
 def _told(

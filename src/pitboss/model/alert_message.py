@@ -22,8 +22,10 @@ _HANDLER = f"{RESERVED}alerts."
 SIGNATURE = "X-Pitboss-Signature"
 LOG = "log"
 FUNCTION = "function"
-# Sent until the channel takes it, or an operator cancels it. `alerts test` is tried once.
+# Tried until the channel takes it, an operator cancels it, or it expires: those that follow wait for it. `alerts test`
+# is tried once.
 POLICY = Policy(max_attempts=1_000_000_000, backoff=Backoff(base=5 * SECOND, factor=3.0, cap=300 * SECOND))
+EXPIRES_IN: Span = 86_400 * SECOND
 _MARKS = {Severity.HIGH: ":red_circle:", Severity.MEDIUM: ":large_orange_circle:", Severity.LOW: ":white_circle:"}
 _LONGEST_LINE = 500
 
@@ -54,8 +56,12 @@ class AlertLine(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def text(self) -> str:
-        state = "firing" if self.firing else "resolved"
-        parts = [f"{self.rule} ({self.severity}) {state}: {one_line(self.about, _LONGEST_LINE)}"]
+        about = one_line(self.about, _LONGEST_LINE)
+        if self.firing:
+            parts = [f"{self.rule} ({self.severity}) firing: {about}"]
+        else:
+            parts = [f"{self.rule} ({self.severity}) resolved: over since {_clock(self.since)}"]
+            parts += [f"it was: {about}"] if about else []
         if self.more:
             parts.append(f"{self.more:,} more since the last message")
         if self.again:
@@ -94,10 +100,19 @@ class AlertMessage(msgspec.Struct, frozen=True, kw_only=True):
         return f"Pitboss: {firing[0].rule}{more}" if firing else "Pitboss: alerts"
 
     @property
+    def subject(self) -> str:
+        """The title, and which store it is about."""
+        return f"{self.title} ({one_line(self.store, _LONGEST_LINE)})" if self.store else self.title
+
+    @property
+    def footer(self) -> str:
+        """Its number and its time, by which the messages of a channel can be told apart."""
+        return f"{f'message {self.number}, ' if self.number else ''}{_clock(self.at)}"
+
+    @property
     def text(self) -> str:
         """The whole message for people."""
-        told = [one.text for one in self.lines]
-        return "\n".join([f"{self.title} ({self.store})" if self.store else self.title, *told])
+        return "\n".join([self.subject, *(one.text for one in self.lines), self.footer])
 
 
 def document(message: AlertMessage) -> dict[str, Any]:
@@ -130,7 +145,7 @@ def slack_document(message: AlertMessage) -> dict[str, Any]:
     lines = [
         f"{_MARKS[one.severity] if one.firing else ':white_check_mark:'} {_escaped(one.text)}" for one in message.lines
     ]
-    return {"text": "\n".join([f"*{_escaped(message.title)}*", *lines])}
+    return {"text": "\n".join([f"*{_escaped(message.subject)}*", *lines, message.footer])}
 
 
 def signature(secret: str, body: bytes, seconds: int) -> str:
@@ -177,10 +192,19 @@ def alert_handler(channel: str) -> str:
 
 
 def alert_task(channel: str, message: AlertMessage, moment: Moment) -> NewTask:
-    """The message as a task of its channel. The same message is the same task, however often it is put."""
+    """The message as a task of its channel. The same message is the same task, however often it is put. Messages are
+    sent in their order; a test waits for none."""
     params = to_json({"message": msgspec.to_builtins(message)})
     task_id = derived_id(moment, "alert", channel, message.kind.value, message.number)
-    return NewTask(id=task_id, handler=alert_handler(channel), queue=alert_handler(channel), params=params)
+    name = alert_handler(channel)
+    return NewTask(
+        id=task_id,
+        handler=name,
+        queue=name,
+        params=params,
+        order_key=None if message.kind is Kind.TEST else name,
+        expires_in=EXPIRES_IN,
+    )
 
 
 def read_message(params: Json) -> AlertMessage:
@@ -197,6 +221,10 @@ def is_alert_handler(handler: str) -> bool:
 
 def _date(moment: Moment) -> str:
     return datetime.fromtimestamp(moment / SECOND, UTC).isoformat(timespec="seconds")
+
+
+def _clock(moment: Moment) -> str:
+    return f"{datetime.fromtimestamp(moment / SECOND, UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def _escaped(text: str) -> str:

@@ -1,12 +1,13 @@
 """Rules of alerts: those that are on by default, what settings say of them, and what an alert may do."""
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
 
-from pitboss.model.alert import NOTIFY, AlertRule
+from pitboss.model.alert import DEFAULT_WINDOW, NOTIFY, AlertRule
 from pitboss.model.alert_digest import DIGEST
 from pitboss.model.alert_facts import CONDITIONS, Condition
 from pitboss.model.alert_message import ChannelSpec
@@ -18,6 +19,8 @@ from pitboss.model.text import listed
 
 # What a manager without any channel in its settings tells its alerts through.
 DEFAULT_CHANNEL = ChannelSpec(name="log", type="log")
+# Of a limit, and not of all: a worker can exceed it.
+_MAY_EXCEED = "memory_usage"
 _PERCENT = re.compile(r"(\d+(?:\.\d+)?)\s*%\Z")
 _PAUSE = re.compile(r"pause\s+(\S+)\Z")
 _SCALE = re.compile(r"scale\s+(\S+)\s+\+\s*([1-9]\d{0,3})\Z")
@@ -35,6 +38,11 @@ class AlertsSpec(msgspec.Struct, frozen=True, kw_only=True):
     def outside(self) -> tuple[ChannelSpec, ...]:
         """The channels whose messages the delivery process sends."""
         return tuple(one for one in self.channels if one.outside)
+
+    @property
+    def longest(self) -> Span:
+        """The longest window over which a rule counts."""
+        return max((one.window for one in self.rules), default=DEFAULT_WINDOW)
 
     def channels_of(self, rule: AlertRule) -> tuple[str, ...]:
         return rule.channels or tuple(one.name for one in self.channels)
@@ -87,7 +95,7 @@ def threshold_of(condition: str, value: Any) -> float:
         case "size":
             return float(size(value, what="threshold"))
         case "share":
-            return _share(value)
+            return _share(value, most=math.inf if condition == _MAY_EXCEED else 1)
         case "times":
             return _times(value)
     return _number(value)
@@ -131,15 +139,15 @@ def check_channels(rules: Sequence[AlertRule], channels: Sequence[ChannelSpec]) 
             )
 
 
-def _share(value: Any) -> float:
+def _share(value: Any, *, most: float) -> float:
     found = _PERCENT.match(value.strip()) if isinstance(value, str) else None
-    if found:
+    if found and float(found[1]) <= most * 100:
         return float(found[1]) / 100
     if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1:
         return float(value)
     raise InvalidInput(
         f"{value!r:.60} is not a share",
-        why="it is a part of all, from 0 to 1, or a percentage",
+        why="it is a part of all, from 0 to 1, or from 0% to 100%",
         fix='write "10%" or 0.1',
     )
 

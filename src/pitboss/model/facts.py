@@ -95,7 +95,8 @@ class WorkerStarted(WorkerFact, frozen=True, kw_only=True, tag="worker_started")
 
 
 class WorkerCrashed(WorkerFact, frozen=True, kw_only=True, tag="worker_crashed"):
-    """A worker ended unexpectedly. `lost` are the tasks that it ran, which run again elsewhere.
+    """A worker ended unexpectedly. `lost` are the tasks that it ran, which run again elsewhere, but for those in
+    `poisoned`: they have ended too many workers, and were set aside as failed.
 
     `code` is its exit code, negative for a signal; `error` says in words what is known.
     """
@@ -103,6 +104,7 @@ class WorkerCrashed(WorkerFact, frozen=True, kw_only=True, tag="worker_crashed")
     error: TaskError | None = None
     code: int | None = None
     lost: tuple[TaskId, ...] = ()
+    poisoned: tuple[TaskId, ...] = ()
 
 
 class WorkerGivenUp(WorkerFact, frozen=True, kw_only=True, tag="worker_given_up"):

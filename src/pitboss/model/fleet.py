@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -16,6 +17,9 @@ GONE = frozenset({WorkerState.STOPPED, WorkerState.CRASHED})
 READY = frozenset({WorkerState.IDLE, WorkerState.PROCESSING})
 # States of a worker pool, the worst first.
 _WORST = ("dead", "crashed", "paused", "draining", "changing", "running")
+# A task that has run for so long, and this many times as long as usual, may hang.
+_HANGS: Span = 300 * SECOND
+_FAR_LONGER = 10
 _ODD = frozenset({WorkerState.CRASHED, WorkerState.RESTARTING, WorkerState.DRAINING})
 
 
@@ -79,6 +83,23 @@ class WorkerPoolView(msgspec.Struct, frozen=True):
     @property
     def ready(self) -> list[WorkerFigures]:
         return [worker for worker in self.workers if worker.state in READY]
+
+    @property
+    def free(self) -> int:
+        """How many more tasks its ready workers take now."""
+        return sum(self._room(worker) for worker in self.ready)
+
+    @property
+    def usable(self) -> int:
+        """The seats of its live workers, without the empty ones beside a task that runs alone."""
+        seats, pauses = self.pool.concurrency, any(self.pool.delay)
+        return sum(1 if one.room == 0 and one.running == 1 and not pauses else seats for one in self.live)
+
+    def _room(self, worker: WorkerFigures) -> int:
+        if self.pool.paused or self.manager.snapshot.draining:
+            return 0
+        left = max(0, self.pool.concurrency - worker.running)
+        return left if worker.room is None else min(left, worker.room)
 
     @property
     def crashed(self) -> list[WorkerFigures]:
@@ -205,6 +226,37 @@ def _opens(manager: ManagerView, pool: str, needing: set[str]) -> bool:
     known = manager.session.info.handlers
     lacks = any(key.pool == pool for key in manager.snapshot.missing_keys)
     return manager.snapshot.runs_tasks and not lacks and (not known or not needing.isdisjoint(known))
+
+
+class Hanging(NamedTuple):
+    """What fills the seats of a queue and does not end, in words, and the filter that finds these tasks."""
+
+    said: str
+    filter: str
+
+
+def hanging(managers: Iterable[ManagerView], queue: str, now: Moment) -> Hanging | None:
+    """The handler whose tasks have most seats of the workers that serve this queue, if they have run for minutes and
+    much longer than usual; None if there is none. Known from the workers' own figures."""
+    views = [one for one in worker_pools(managers) if one.pool.queues is None or queue in one.pool.queues]
+    usual = {name: span for one in views for name, span in one.manager.snapshot.usual.items()}
+    tasks = [
+        task
+        for one in views
+        for worker in one.live
+        for task in worker.tasks
+        if task.since and now - task.since >= max(_HANGS, _FAR_LONGER * usual.get(task.handler, 0))
+    ]
+    if not tasks:
+        return None
+    ((handler, number),) = Counter(task.handler for task in tasks).most_common(1)
+    longest = now - min(task.since for task in tasks if task.handler == handler)
+    known = spoken(usual[handler]) if handler in usual else "unknown"
+    hidden = any(worker.running > len(worker.tasks) for one in views for worker in one.live)
+    said = (
+        f"{'at least ' if hidden else ''}{number:,} × {handler} run, the longest for {spoken(longest)} (usual: {known})"
+    )
+    return Hanging(said, f"state:running handler:{handler} ran:>{spoken(_HANGS)}")
 
 
 def doing(workers: Iterable[WorkerFigures]) -> str:

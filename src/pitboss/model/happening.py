@@ -38,6 +38,7 @@ class Kind(StrEnum):
     MANAGER_LOST = "manager_lost"
     RELEASE_CHANGED = "release_changed"
     ALERT = "alert"
+    OPERATION_STOPPED = "operation_stopped"
 
 
 class Severity(StrEnum):
@@ -53,6 +54,7 @@ SEVERITIES = {
     Kind.WORKER_GIVEN_UP: Severity.ERROR,
     Kind.STORE_AWAY: Severity.ERROR,
     Kind.MANAGER_LOST: Severity.ERROR,
+    Kind.OPERATION_STOPPED: Severity.WARNING,
 }
 
 

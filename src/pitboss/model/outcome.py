@@ -214,6 +214,12 @@ def _later(
     return Transition(state=state, outcome=outcome, delay=delay, reason=reason, error=error, charged=charged)
 
 
+def poisons(claim: Claim, outcome: Outcome | None, together: int) -> bool:
+    """Whether a task that was lost with its worker, as one of `together`, is set aside instead of running again."""
+    how = lost_outcome(outcome, together)
+    return isinstance(how, Crashed) and _crashed(claim, how.alone, how.error).state is State.FAILED
+
+
 def lost_outcome(outcome: Outcome | None, together: int) -> Outcome:
     """Only the crash of a task that ran alone counts against it."""
     if outcome is None:

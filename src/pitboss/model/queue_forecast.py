@@ -21,7 +21,11 @@ from pitboss.model.text import counted
 from pitboss.model.tides import Arrivals, Speed, Tide, arrivals, levels, rate_of
 
 # A backlog that is gone within this time is none: the next tasks start soon.
-SOON: Span = 30 * SECOND
+SOON: Span = 10 * SECOND
+# A task that has waited for less may be one of a normal flow.
+_FRESH: Span = 30 * SECOND
+# Members that are back within this time are away for a moment only.
+_BACK_SOON: Span = 30 * SECOND
 # After its start a manager starts workers for some seconds, which says nothing of their speed.
 _STARTING: Span = 10 * SECOND
 _QUIET: Span = 300 * SECOND
@@ -34,9 +38,19 @@ _ROUND_FROM, _NARROW = 90 * SECOND, 1.35
 # The share of its rate limit from which on that limit is what holds a queue back.
 _NEAR_LIMIT = 0.85
 _BUSY = ("busy", "slot-busy")
+# All members that fit have failed or were refused: nothing starts before one is back.
+_AWAY = ("cooling", "blacklisted", "key-cooling", "key-blacklisted")
+# What grows has more unfinished tasks than at some moment of this time.
+_GROWN_SINCE: Span = 120 * SECOND
+_GROWN_UNTIL: Span = 20 * SECOND
+# Two bursts are no rhythm: only more of them say how often one comes.
+_RHYTHM = 3
 # By which share a speed may be off that follows from how long tasks take (one standard deviation).
 _GUESSED = 0.15
 _READABLE, _ROUNDED = 0.2, 10
+# From when on the present backlog has a speed of its own, and by how many standard deviations it must differ.
+_ENOUGH_TIME: Span = 5 * SECOND
+_ENOUGH_ENDS, _OTHER = 20, 4.0
 
 
 class Trend(StrEnum):
@@ -68,7 +82,8 @@ class QueueFlow(msgspec.Struct, frozen=True, kw_only=True):
     claims draw them as workers become free. `served_since` is since when managers have run for it without a break; None
     if none does. `gate` is the first shut one of its oldest tasks, and `waited` how long the oldest has waited, but for
     items of batches; None if that is not known.
-    `seats` are those of its ready workers, `busy` the tasks that these run, and `mean` what a task takes there, or took
+    `seats` are those of its ready workers, `busy` the tasks that these run, `free` how many of the seats take a task
+    now, and `mean` what one takes there, or took
     before. `expected` is how many tasks per second should end if each takes that; 0: unknown. `pool` is the state of
     its resource pool, if its members were read.
     """
@@ -82,6 +97,7 @@ class QueueFlow(msgspec.Struct, frozen=True, kw_only=True):
     waited: Span | None = 0
     seats: int = 0
     busy: int = 0
+    free: int = 0
     mean: Span = 0
     expected: float = 0.0
     pool: PoolState | None = None
@@ -108,9 +124,11 @@ class QueueFlow(msgspec.Struct, frozen=True, kw_only=True):
 
 class QueueForecast(msgspec.Struct, frozen=True, kw_only=True):
     """What becomes of a queue. `inflow` and `outflow` are tasks per second, `clears` is when the backlog is gone, from
-    now, and `likely` the best guess in that range. `since` is when it began to grow, stands still or was paused,
-    `until` when what it waits for ends by itself, if that is known. `waited` is as in `QueueFlow`. `came` and `went`
-    are tasks per minute of the last hour, oldest first."""
+    now, and `likely` the best guess in that range. `bursts` are short rushes of the last hour with `rushed` tasks: they
+    are no part of `inflow`, unless they come so regularly that the queue grows by them. `at_work` is how many of its
+    claimed tasks have begun at most; None if that is not known: the others wait in a manager for a free seat.
+    `since` is when it began to grow, stands still or was paused, `until` when what it waits for ends by itself, if that
+    is known. `waited` is as in `QueueFlow`. `came` and `went` are tasks per minute of the last hour, oldest first."""
 
     trend: Trend
     backlog: int = 0
@@ -125,6 +143,9 @@ class QueueForecast(msgspec.Struct, frozen=True, kw_only=True):
     pool: PoolState | None = None
     came: tuple[int, ...] = ()
     went: tuple[int, ...] = ()
+    bursts: int = 0
+    rushed: int = 0
+    at_work: int | None = None
 
 
 def forecast_queue(flow: QueueFlow) -> QueueForecast:
@@ -134,6 +155,8 @@ def forecast_queue(flow: QueueFlow) -> QueueForecast:
         "backlog": flow.backlog,
         "inflow": came.speed.rate,
         "outflow": out.rate,
+        "bursts": len(came.bursts),
+        "rushed": sum(number for _, number in came.bursts),
         "waited": flow.waited,
         "pool": flow.pool,
     }
@@ -141,13 +164,16 @@ def forecast_queue(flow: QueueFlow) -> QueueForecast:
     if queue.paused:
         pinch = Pinch("paused", "it is paused", "queue", queue.name)
         return QueueForecast(trend=Trend.PAUSED, since=queue.paused_at, pinch=pinch, **known)
-    if not flow.backlog:
-        return QueueForecast(trend=_without_backlog(flow), **known)
     until = flow.gate.until if flow.gate is not None else None
-    known |= {"pinch": pinched(flow, out.rate), "until": until}
+    held = {"pinch": pinched(flow, out.rate), "until": until}
+    if not flow.backlog:
+        return QueueForecast(
+            trend=(trend := _without_backlog(flow)), **known | held if trend is Trend.STALLED else known
+        )
+    known |= held
     if _stands_still(flow):
         return QueueForecast(trend=Trend.STALLED, since=_still_since(flow), **known | {"outflow": 0.0})
-    if _short(flow, out.rate):
+    if _short(flow, out):
         return QueueForecast(trend=Trend.KEEPS_UP, **known | {"pinch": Pinch()})
     if not out.rate or not out.known:
         return QueueForecast(trend=Trend.UNKNOWN, **known)
@@ -155,28 +181,48 @@ def forecast_queue(flow: QueueFlow) -> QueueForecast:
 
 
 def _without_backlog(flow: QueueFlow) -> Trend:
+    if not flow.running and flow.queue.counts.get(State.HELD):
+        # Items of a batch that waits for its turn are no fault, but nothing keeps up there either.
+        return Trend.STALLED if flow.gate is not None and flow.gate.stuck else Trend.IDLE
     lately = [one for one in flow.tides if one.until > flow.now - _QUIET]
     quiet = not flow.running and not any(one.came or one.went for one in lately)
     return Trend.IDLE if quiet else Trend.KEEPS_UP
 
 
-def _short(flow: QueueFlow, out: float) -> bool:
+def _short(flow: QueueFlow, out: Speed) -> bool:
     """Whether its backlog is the normal one of a queue that keeps up: it is gone soon, or has only just come."""
-    soon = flow.backlog <= max(1.0, out * SOON / SECOND)
-    waited = flow.waited or 0
-    return waited < 2 * SOON and (soon or (not out and waited < SOON))
+    if flow.gate is not None and (flow.gate.stuck or flow.gate.cause in _AWAY):
+        return False
+    soon = flow.backlog <= max(1.0, out.rate * SOON / SECOND)
+    return (flow.waited or 0) < _FRESH and (soon or not out.rate)
 
 
 def _moving(flow: QueueFlow, came: Arrivals, out: Speed, known: dict[str, Any]) -> QueueForecast:
-    spare, off = out.rate - came.speed.rate, sqrt(out.unsure**2 + came.speed.unsure**2)
+    """It grows only if more comes than ends, and clears only if less does: which of both is told with its rates."""
+    off = sqrt(out.unsure**2 + came.speed.unsure**2)
     likely = came.time_to_clear(flow.backlog, out.rate, flow.now)
-    if spare < -_SURE * off or (likely is None and spare > 0):
+    if likely is None and len(came.bursts) >= _RHYTHM:
+        known |= {"inflow": came.with_bursts}
+    spare, usual = out.rate - known["inflow"], out.rate - came.speed.rate
+    if spare < -_SURE * off and _has_grown(flow):
         return QueueForecast(trend=Trend.GROWS, since=_grows_since(flow), **known)
-    if likely is None or spare <= _SURE * off:
+    if likely is None and spare > 0:
+        # Bursts without a rhythm, or with one that it can follow in the long run: what waits now clears.
+        likely = round(flow.backlog / usual * SECOND)
+    if likely is None or usual <= _SURE * off:
         return QueueForecast(trend=Trend.HOLDS, **known)
-    earliest = round(likely * spare / (spare + LIKELY * off))
-    latest = round(likely * spare / (spare - LIKELY * off)) if spare > LIKELY * off else None
+    earliest = round(likely * usual / (usual + LIKELY * off))
+    latest = round(likely * usual / (usual - LIKELY * off)) if usual > LIKELY * off else None
     return QueueForecast(trend=Trend.CLEARS, clears=Range(earliest, latest), likely=likely, **known)
+
+
+def _has_grown(flow: QueueFlow) -> bool:
+    """Whether more is unfinished than at some moment of the last two minutes: a chance of the rates is no growth."""
+    unfinished = flow.backlog + flow.running
+    first, last = flow.now - _GROWN_SINCE, flow.now - _GROWN_UNTIL
+    began = zip(flow.tides, levels(flow.tides, unfinished), strict=True)
+    before = [level for tide, level in began if first <= tide.at <= last]
+    return not before or unfinished > min(before)
 
 
 def _outflow(flow: QueueFlow) -> Speed:
@@ -193,6 +239,8 @@ def _outflow(flow: QueueFlow) -> Speed:
     if not flow.backlog:
         chosen = [tide for tide in flow.tides if _served(flow, tide)]
     speed = rate_of(chosen, lambda one: one.went, flow.period)
+    if flow.backlog and chosen and (latest := _latest(flow, chosen, speed)) is not None:
+        speed = latest
     if flow.backlog and not (speed.rate and speed.known) and _expects(flow, speed):
         speed = Speed(flow.expected, flow.expected * _GUESSED)
     if flow.limit is not None and flow.backlog and speed.rate > flow.limit:
@@ -200,13 +248,33 @@ def _outflow(flow: QueueFlow) -> Speed:
     return speed
 
 
+def _latest(flow: QueueFlow, chosen: Sequence[Tide], speed: Speed) -> Speed | None:
+    """The speed since the present backlog came, if it surely is another one than before: what ended before may have
+    been other tasks. None if it is not."""
+    place = len(chosen) - 1
+    while place and chosen[place - 1].until == chosen[place].at:
+        place -= 1
+    run = chosen[place:]
+    time = sum(one.span for one in run)
+    if not place or chosen[-1].until < flow.now or time < max(_ENOUGH_TIME, 2 * flow.period):
+        return None
+    number = sum(one.went for one in run)
+    rate, unsure = number * SECOND / time, sqrt(number) * SECOND / time
+    if number < _ENOUGH_ENDS or abs(speed.rate - rate) < _OTHER * sqrt(unsure**2 + speed.unsure**2):
+        return None
+    return Speed(rate, unsure)
+
+
 def _expects(flow: QueueFlow, seen: Speed) -> bool:
     """Whether its speed follows from how long tasks take: its tasks wait for nothing but a free worker, and some ended,
     or none had to yet."""
     if not flow.expected or flow.served_since is None or (flow.gate is not None and flow.gate.cause not in _BUSY):
         return False
+    if seen.rate > 0:
+        # What ended lately says more than a mean over all handlers of the workers.
+        return abs(flow.expected - seen.rate) <= _OTHER * max(seen.unsure, flow.expected * _GUESSED)
     late = flow.now - flow.served_since - _STARTING - flow.mean
-    return seen.rate > 0 or flow.expected * late / SECOND < _MISSED
+    return flow.expected * late / SECOND < _MISSED
 
 
 def _served(flow: QueueFlow, tide: Tide) -> bool:
@@ -216,7 +284,7 @@ def _served(flow: QueueFlow, tide: Tide) -> bool:
 def _stands_still(flow: QueueFlow) -> bool:
     """Whether tasks wait and none ends, nor will without a change."""
     gate = flow.gate
-    if not flow.running and gate is not None and gate.stuck:
+    if not flow.running and gate is not None and (gate.stuck or _all_away(gate, flow.now)):
         return True
     last = _last_end(flow)
     quiet = flow.now - (last if last is not None else flow.tides[0].at if flow.tides else flow.now)
@@ -231,6 +299,11 @@ def _stands_still(flow: QueueFlow) -> bool:
     usual = rate_of(before, lambda one: one.went, flow.period).rate
     # A long task is no standstill, unless many of them should have ended by now.
     return usual * quiet / SECOND > _MISSED and quiet > 2 * flow.period
+
+
+def _all_away(gate: Gate, now: Moment) -> bool:
+    """Whether it waits for members of a pool that have failed, and for more than a moment."""
+    return gate.cause in _AWAY and (gate.until is None or gate.until - now > _BACK_SOON)
 
 
 def _last_end(flow: QueueFlow) -> Moment | None:
@@ -254,7 +327,7 @@ def _grows_since(flow: QueueFlow) -> Moment:
 def pinched(flow: QueueFlow, out: float) -> Pinch:
     """What limits how fast its tasks end."""
     queue, gate, pool = flow.queue, flow.gate, flow.pool
-    free = flow.seats - flow.busy
+    free = flow.free
     if gate is not None and gate.name in _OF_GATES and gate.cause not in _BUSY:
         # A key is also full for moments while the rate is what holds the queue back.
         of_rate = gate.cause == "max-per-key" and _rate_binds(flow, out)
@@ -264,9 +337,15 @@ def pinched(flow: QueueFlow, out: float) -> Pinch:
     if pool is not None and (free > 0 or (pool.away and pool.usable < flow.seats)):
         return _of_pool(pool)
     if flow.seats:
-        said = f"all {counted(flow.seats, 'seat')} of its workers are busy"
-        return Pinch("workers", said if free <= 0 else "its workers", "queue", queue.name)
+        return Pinch("workers", _busy_workers(flow) if free <= 0 else "its workers", "queue", queue.name)
     return Pinch("not-ready", "no worker is ready", "queue", queue.name)
+
+
+def _busy_workers(flow: QueueFlow) -> str:
+    seats = counted(flow.seats, "seat")
+    if flow.busy >= flow.seats:
+        return f"all {seats} of its workers are busy"
+    return f"no worker takes a task now: {flow.busy:,} of {seats} are in use, and the others pause or run a task alone"
 
 
 def _rate_binds(flow: QueueFlow, out: float) -> bool:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import msgspec
 
 from pitboss.model.duration import SECOND, Moment, Span, spoken
-from pitboss.model.fleet import worker_pools
+from pitboss.model.fleet import hanging, worker_pools
 from pitboss.model.gates import how_paused
 from pitboss.model.pool_state import PoolState
 from pitboss.model.queue import is_reserved
@@ -101,16 +101,19 @@ def growing(case: Case) -> Found | None:
     pool = worst.pool
     if pool is not None and pool.away and worst.pinch.cause == "resources":
         return _short_of(case, name, worst, pool, said, sharing)
+    hangs = hanging(case.managers, name, case.now) if worst.trend is Trend.STALLED else None
     code = {"workers": "grows"}.get(worst.pinch.cause, worst.pinch.cause or "stalled")
     verdict = Verdict(
         health=Health.ATTENTION,
         cause=code if worst.trend is Trend.GROWS else "stalled",
         sentence=said,
         queue=name,
-        why=worst.pinch.said,
+        why=worst.pinch.said if hangs is None else hangs.said,
         since=worst.since,
         until=worst.until,
     )
+    if hangs is not None:
+        return Found(verdict, sharing, (f"pitboss tasks list '{hangs.filter}'", f"pitboss queues show {name}"))
     wanted = _wanted(case, name, worst) if worst.pinch.cause == "workers" else None
     if wanted is not None and wanted.said:
         verdict = msgspec.structs.replace(verdict, why=f"{verdict.why}; {wanted.said}")

@@ -37,7 +37,8 @@ class WorkerFigures(msgspec.Struct, frozen=True, kw_only=True):
     `slot` is its number over all hosts, if its pool serves a queue with partitions. `crashes` counts for the slot;
     `processed` and the figures after it for the process. `rss` is the memory in bytes with child processes, `cpu` the
     cores used lately, `mean` the duration of a task. `why` says what is wrong, or what the worker waits for. `tasks`
-    has at most `SHOWN_TASKS` of the `running` ones. `next_at` is when a worker that died is started again.
+    has at most `SHOWN_TASKS` of the `running` ones, which have begun. `room` is how many more it takes now: none while
+    it runs a task alone, or pauses; None if its manager does not say so. `next_at` is when one that died starts again.
     """
 
     name: str
@@ -49,6 +50,7 @@ class WorkerFigures(msgspec.Struct, frozen=True, kw_only=True):
     started_at: Moment = 0
     active_at: Moment = 0
     running: int = 0
+    room: int | None = None
     tasks: tuple[CurrentTask, ...] = ()
     crashes: int = 0
     processed: int = 0

@@ -70,9 +70,12 @@ def _managers(reading: StoreReading, managers: Sequence[ManagerView], now: Momen
         )
     else:
         yield warning("managers", "no manager is running", why="new tasks will wait", fix="pitboss up")
-    for session in reading.sessions:
-        if session.info.kind == "manager" and not session.ended and session.expires_at <= now:
-            yield _silent(manager_view(session), now)
+    known = [manager_view(one) for one in reading.sessions if one.info.kind == "manager"]
+    # A process whose session ran out goes on with a new one: it has not died.
+    newest = {one.process: one for one in sorted(known, key=lambda one: one.number)}
+    for one in newest.values():
+        if not one.session.ended and one.session.expires_at <= now:
+            yield _silent(one, now)
     for one in managers:
         left, ttl = one.session.expires_at - now, one.session.info.ttl
         if left < ttl * _MISSED_SHARE:

@@ -53,6 +53,13 @@ class Arrivals(NamedTuple):
         gaps = len(self.bursts) - 1
         return (self.bursts[-1][0] - self.bursts[0][0]) // gaps if gaps > 0 else None
 
+    @property
+    def with_bursts(self) -> float:
+        """Tasks per second in the long run, with those of the bursts if there are several."""
+        every = self.every
+        size = sum(number for _, number in self.bursts) / len(self.bursts) if every else 0.0
+        return self.speed.rate + (size * SECOND / every if every else 0.0)
+
     def time_to_clear(self, backlog: int, out: float, now: Moment) -> Span | None:
         """How long it takes until nothing waits, if all goes on like this; None if it never comes to that."""
         spare, every = out - self.speed.rate, self.every

@@ -1,5 +1,6 @@
 """The verdict on a store: one sentence, its cause, until when, and what helps."""
 
+import shlex
 from collections.abc import Iterable
 from enum import StrEnum
 from itertools import pairwise
@@ -98,6 +99,7 @@ def action(command: str, label: str = "") -> Action | None:
     words = command.split()
     if words[:1] != ["pitboss"] or len(words) == 1:
         return None
+    words = shlex.split(command)
     noun, plain, options = words[1], list[str](), dict[str, str]()
     for before, word in pairwise(words[1:]):
         if word.startswith("--"):

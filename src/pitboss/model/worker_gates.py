@@ -109,7 +109,7 @@ def of_slots(task: Task, scene: Scene) -> Gate | None:
     slots = sum(len(view.ready) * view.pool.concurrency for view in scene.taking(task))
     if not ready or not slots:
         return None
-    free = max(0, slots - sum(worker.running for worker in ready))
+    free, used = sum(view.free for view in scene.taking(task)), sum(worker.running for worker in ready)
     figure = f"{free:,} of {counted(slots, 'seat')} free"
     if free:
         return Gate(name="slots", what="Free worker", says="there is one", figure=figure)
@@ -121,7 +121,10 @@ def of_slots(task: Task, scene: Scene) -> Gate | None:
         says="all are busy",
         figure=figure,
         cause="busy",
-        sentence=f"every worker is busy: {counted(slots, 'seat')} of pool {listed(names)} run tasks",
+        sentence=f"every worker is busy: {counted(slots, 'seat')} of pool {listed(names)} run tasks"
+        if used >= slots
+        else f"no worker of pool {listed(names)} takes a task now: {used:,} of {counted(slots, 'seat')} are in use, "
+        "and the others pause or run a task alone",
         helps=_more_workers(task, scene, len(ready)),
     )
 

@@ -80,7 +80,8 @@ def crash_loop(case: Case) -> Found | None:
         since=min(one.at for one in told),
         next_try=_restart(one for view in worker_pools(case.managers, pool) for one in view.workers),
     )
-    commands = (f"pitboss logs {pool}", f"pitboss ps --pool {pool}", "pitboss activity --kind worker_crashed")
+    # Workers that end before they log have no log of their own.
+    commands = ("pitboss logs manager", f"pitboss ps --pool {pool}", "pitboss activity --kind worker_crashed")
     return Found(verdict, case.serving(pool), commands)
 
 

@@ -28,6 +28,8 @@ _LOOK_SECONDS = 0.1
 _ORDER = {Phase.FIRING: 0, Phase.PENDING: 1, Phase.QUIET: 2}
 # Without a look for this long, no manager judges the rules.
 _STALE: Span = 60 * SECOND
+# How the reason of a failure begins for which the settings are not the cause.
+_RECEIVER = ("the answer was 5", "the answer was 429", "no answer within")
 
 
 class AlertReading(msgspec.Struct, frozen=True):
@@ -49,13 +51,14 @@ class AlertReading(msgspec.Struct, frozen=True):
 
 class AlertsReading(msgspec.Struct, frozen=True):
     """All rules, what fires first. `looked_at` None: no manager has looked yet. `ahead` makes moments of the store's
-    clock those of the wall clock."""
+    clock those of the wall clock. `store` is its name in messages."""
 
     now: Moment
     ahead: Span
     looked_at: Moment | None
     alerts: tuple[AlertReading, ...]
     channels: dict[str, ChannelNote]
+    store: str = ""
 
     @property
     def firing(self) -> list[AlertReading]:
@@ -78,6 +81,7 @@ async def read_alerts(store: Store) -> AlertsReading:
         looked_at=notes.at if board.notes is not None else None,
         alerts=tuple(sorted(known, key=_rank)),
         channels=notes.channels,
+        store=notes.store,
     )
 
 
@@ -152,7 +156,13 @@ async def send_test(store: Store, channel: str, make_id: Callable[[], TaskId], t
         )
     why = _failure(found.state, found.result, found.error.message if found.error is not None else "")
     if why:
-        raise NotDone(f'the channel "{channel}" did not take the test', why=why, fix="correct the channel's settings")
+        raise NotDone(f'the channel "{channel}" did not take the test', why=why, fix=_fix(why))
+
+
+def _fix(why: str) -> str:
+    if why.startswith(_RECEIVER):
+        return "the settings lead to the receiver: mend it or wait, then test again"
+    return "correct the channel's settings, then test again"
 
 
 async def _ended(store: Store, task: TaskId, until: Moment) -> Task | None:
@@ -188,7 +198,7 @@ async def _test_task(store: Store, channel: str, make_id: Callable[[], TaskId]) 
             fix="pitboss logs manager shows it",
         )
     wall = found.now + found.ahead
-    message = AlertMessage(kind=Kind.TEST, at=wall)
+    message = AlertMessage(kind=Kind.TEST, at=wall, store=found.store)
     if note.type != FUNCTION:
         return msgspec.structs.replace(alert_task(channel, message, found.now), id=make_id())
     handler = next((one for one in await store.handlers() if one.name == note.handler), None)

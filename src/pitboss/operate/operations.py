@@ -58,13 +58,19 @@ class Pace(msgspec.Struct, frozen=True):
     ends: Span | None = None
 
 
-async def act_on_tasks(store: Store, wanted: NewOperation) -> BulkResult | Operation:
-    """Do it in one act if the tasks are few, which a reader finds out; else begin the operation."""
+async def act_on_tasks(
+    store: Store, wanted: NewOperation, audited: Callable[[dict[str, Any]], Store] | None = None
+) -> BulkResult | Operation:
+    """Do it in one act if the tasks are few, which a reader finds out; else begin the operation. `audited` gives the
+    store for the act, whose entry in the audit log has these details."""
+    acting = audited or (lambda _: store)
     if not wanted.rate:
         page = await store.find(wanted.wanted, limit=FEW, oldest_first=True)
         if page.next is None:
-            return await _act_on_few(store, wanted, [task.id for task in page.tasks])
-    return await operations_of(store).begin_operation(wanted)
+            found = [task.id for task in page.tasks]
+            return await _act_on_few(acting({"tasks": len(found)}), wanted, found)
+    number = {"tasks": wanted.matched} | ({"more": True} if wanted.more else {})
+    return await operations_of(acting({**number, "operation": wanted.id})).begin_operation(wanted)
 
 
 async def find_operation(store: object, text: str) -> Operation:

@@ -65,6 +65,8 @@ def forecast_document(found: QueueForecast) -> Document:
         "oldest_wait": seconds_of(found.waited),
         "in_rate": round(found.inflow, 4),
         "out_rate": round(found.outflow, 4),
+        "at_work": found.at_work,
+        "bursts": {"number": found.bursts, "tasks": found.rushed},
         "clears": None
         if clears is None
         else {

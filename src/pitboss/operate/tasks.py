@@ -49,7 +49,8 @@ async def read_task(store: Store, text: str, now: Moment, *, pages: int | None =
 
 async def select_tasks(store: Store, wanted: Filter, states: tuple[State, ...]) -> Selection:
     """The tasks of the filter that are in one of these states."""
-    narrowed = wanted.also(state=states)
+    said = any(one.field == "state" and not one.negated and {*one.values} <= {*states} for one in wanted.terms)
+    narrowed = wanted if said else wanted.also(state=states)
     matched = await store.count(narrowed)
     if matched == (0, True):
         matched = Count(int(await _any_matches(store, narrowed)), more=True)

@@ -1,6 +1,6 @@
 """The leader's look at alerts: reads the facts, and stores its notes together with the messages that follow."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 import msgspec
 
@@ -8,16 +8,16 @@ from pitboss.client.alert_facts import read_alert_facts
 from pitboss.engines.alert_protocol import Alerts
 from pitboss.engines.capabilities import capabilities
 from pitboss.engines.protocol import Clock, Store
-from pitboss.model.alert import Phase, Severity
+from pitboss.model.alert import Phase, Severity, silenced
 from pitboss.model.alert_look import AlertNotes, Look, looked, notes_text, read_notes
-from pitboss.model.alert_message import FUNCTION, AlertMessage, alert_task, document
+from pitboss.model.alert_message import EXPIRES_IN, FUNCTION, AlertMessage, alert_task, document
 from pitboss.model.alert_rules import AlertsSpec
 from pitboss.model.canonical import to_json
 from pitboss.model.duration import SECOND, Span, spoken
 from pitboss.model.happening import Kind
 from pitboss.model.happening import Severity as Happened
 from pitboss.model.ids import derived_id
-from pitboss.model.new_task import new_task
+from pitboss.model.new_task import TaskOptions, new_task
 from pitboss.model.queue import HandlerInfo
 from pitboss.model.task import NewTask
 from pitboss.model.text import listed
@@ -56,14 +56,16 @@ class Alerter:
             return
         answered, board = await self._answered(), await self._alerts.alert_board()
         handlers, notes = await self._usual.look(self._store.clock.now()), read_notes(board.notes)
-        facts = await read_alert_facts(self._store, since=notes.counters.at, answered=answered, handlers=handlers)
+        facts = await read_alert_facts(
+            self._store, since=notes.counters.at, window=spec.longest, answered=answered, handlers=handlers
+        )
         functions = await self._functions(spec)
         look = looked(notes, spec, board.silences, facts, unheard=_unheard(spec, functions))
         look = look._replace(notes=await self._actions.decided(notes, look))
         tasks = self._tasks(look, spec, functions)
         if await self._alerts.note_alerts(notes_text(look.notes), tasks, version=board.version, term=term):
             self._tell(look, term, notes, spec)
-            self._tell_unheard(look, spec, functions)
+            self._tell_unheard(look, spec, functions, silenced(board.silences, facts.now))
             self._record(look, notes)
             await self._actions.follow(look.notes, facts.now)
 
@@ -92,8 +94,15 @@ class Alerter:
         wanted = {one.handler for one in spec.channels if one.type == FUNCTION}
         return {one.name: one for one in await self._store.handlers() if one.name in wanted} if wanted else {}
 
-    def _tell_unheard(self, look: Look, spec: AlertsSpec, functions: Mapping[str, HandlerInfo]) -> None:
-        """Once, when there is something to tell."""
+    def _tell_unheard(
+        self, look: Look, spec: AlertsSpec, functions: Mapping[str, HandlerInfo], quiet: Collection[str]
+    ) -> None:
+        """Alerts that no channel is told of; and once, which function is missing."""
+        unheard = set(_unheard(spec, functions))
+        for rule in look.began:
+            if unheard.issuperset(spec.channels_of(rule)) and rule.name not in quiet:
+                about = look.notes.alert(rule.name).about
+                self._log(f"no channel was told: alert {rule.name} ({rule.severity}) is firing: {about}")
         missing = {one.handler for one in spec.channels if one.type == FUNCTION} - functions.keys()
         self._missing &= missing
         for name in sorted(missing - self._missing) if look.began else ():
@@ -104,8 +113,8 @@ class Alerter:
         """What goes to the log. A new leader says what fires, because the log of the last one is elsewhere."""
         for channel, message in look.messages:
             if channel.type == "log":
-                for line in self._by_wall(message, spec).text.splitlines()[1:]:
-                    self._log(f"alert {line}")
+                for line in self._by_wall(message, spec).lines:
+                    self._log(f"alert {line.text}")
         if self._term != term:
             self._term = term
             firing = [name for name, one in before.alerts.items() if one.phase is Phase.FIRING]
@@ -135,4 +144,6 @@ def _unheard(spec: AlertsSpec, functions: Mapping[str, HandlerInfo]) -> list[str
 def _function_task(handler: HandlerInfo, message: AlertMessage, at: int, channel: str) -> NewTask:
     parameter = msgspec.json.decode(handler.about).get("alert_parameter", "alert")
     params = to_json({parameter: document(message)})
-    return new_task(handler, params, derived_id(at, "alert", channel, message.number))
+    # In their order, as those of other channels.
+    options = TaskOptions(order_key=channel, expires_in=EXPIRES_IN)
+    return new_task(handler, params, derived_id(at, "alert", channel, message.number), options)

@@ -77,7 +77,7 @@ def all_duties(
     duties += _log_duties(engine, has.happenings, plan, clock, note)
     if usage is not None:
         duties.append(Duty("watch the size", SIZE_SECONDS, watch))
-    duties += operation_duties(has.operations, clock)
+    duties += operation_duties(has.operations, clock, note)
     duties += figure_duties(has.figures, lambda: plan().retention, clock)
     if has.partitions is not None:
         rebalancer = Rebalancer(engine, has.partitions, clock, say=say)

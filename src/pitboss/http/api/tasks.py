@@ -1,6 +1,7 @@
 """Creating tasks, reading them, and what operators do to them."""
 
 import re
+from collections.abc import AsyncIterator
 from hashlib import sha256
 from typing import Any
 
@@ -77,7 +78,16 @@ async def list_tasks(
 
 async def export(call: Call, wanted: str | None) -> Stream:
     """The newest 100,000 tasks that match, as lines of JSON."""
-    return Stream(export_tasks(call.store, parsed(wanted or "")), LINES)
+    lines = export_tasks(call.store, parsed(wanted or ""))
+    # Read before the answer begins, so that a store that is away is told with a code.
+    first = await anext(lines, b"")
+
+    async def every() -> AsyncIterator[bytes]:
+        yield first
+        async for part in lines:
+            yield part
+
+    return Stream(every(), LINES)
 
 
 async def get_task(call: Call, task_id: str) -> Answer:
@@ -166,8 +176,7 @@ async def act_on_many(call: Call, act: str, body: bodies.Selected | bodies.Retry
             fix='send {"rate": "10/s"} too',
         )
     details = body.model_dump(include={"rate", "stop_on_failures"}, exclude_none=True)
-    store = call.audited(f"tasks {act}", body.filter, details)
-    chosen = await select_tasks(store, wanted, states_of(verb, wanted, paced=paced.rate is not None))
+    chosen = await select_tasks(call.store, wanted, states_of(verb, wanted, paced=paced.rate is not None))
     new = NewOperation(
         id=call.server.make_id(),
         verb=verb,
@@ -180,7 +189,7 @@ async def act_on_many(call: Call, act: str, body: bodies.Selected | bodies.Retry
         rate=() if paced.rate is None else rate(paced.rate),
         stop_on_failures=paced.stop_on_failures,
     )
-    done = await act_on_tasks(store, new)
+    done = await act_on_tasks(call.store, new, lambda about: call.audited(f"tasks {act}", body.filter, details | about))
     if isinstance(done, Operation):
         data = {"matched": chosen.matched, "operation": operation_document(done)}
         return Answer(data=data, message="Operation begun", code=202)

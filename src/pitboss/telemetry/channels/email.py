@@ -52,7 +52,7 @@ async def _connected(channel: ChannelSpec) -> socket.socket:
 
 def _mail(channel: ChannelSpec, message: AlertMessage) -> EmailMessage:
     mail = EmailMessage()
-    mail["Subject"] = message.title
+    mail["Subject"] = message.subject
     mail["From"], mail["To"] = channel.sender, ", ".join(channel.to)
     mail["Date"] = formatdate(message.at / SECOND)
     # Not taken for a person's message: no out-of-office answers.
