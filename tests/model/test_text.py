@@ -7,6 +7,8 @@ from pitboss.model.text import clean, counted, listed, masked, one_line
 
 def test_text_from_a_store_cannot_control_a_terminal() -> None:
     assert clean("a\x1b[31m\x00\u009b\tb\nc") == "a\\x1b[31m\\x00\\x9b\tb\nc"
+    assert clean("a\u202egpj.exe\u2066\u200f\u2028") == "a\\u202egpj.exe\\u2066\\u200f\\u2028"
+    assert clean("é 漢 👩‍💻") == "é 漢 👩‍💻"
     assert one_line("first\nsecond") == "first"
     assert one_line("x" * 30, 10) == "x" * 9 + "…"
 

@@ -64,8 +64,9 @@ def server_line(found: "Loaded") -> str | None:
     """Where it listens, for the banner. That there is none is worth a line if it was asked for."""
     spec = server_of(found)
     if spec is not None:
+        base = spec.base_path
         return (
-            f"{spec.url}{spec.base_path}/ui (API at /api, docs at /docs)"
+            f"{spec.url}{base}/ui (API at {base}/api, docs at {base}/docs)"
             if spec.port
             else f"a free port of {spec.host}, which is shown below"
         )

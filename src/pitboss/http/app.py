@@ -19,7 +19,7 @@ from pitboss.http import bodies, patterns, shapes
 from pitboss.http.answers import NO_STORE, Answer, ApiError, Reply, Stream, failure, of_faults, of_pitboss
 from pitboss.http.api import alerts, claims, events, fleet, metrics, schedules, tasks, types, views, work, workers
 from pitboss.http.context import Call, Server
-from pitboss.http.gate import Fast, Gate, GateRules, roles_of
+from pitboss.http.gate import PREFIX_KEY, UI, Fast, Gate, GateRules, roles_of
 from pitboss.http.routes import Endpoint, Routes, allowed_methods, for_framework, response
 from pitboss.http.web.site import Site
 from pitboss.model.batch import BatchStatus
@@ -365,26 +365,29 @@ def _add_docs(app: FastAPI) -> None:
     app.mount("/docs/static", StaticFiles(directory=folder), name="docs-files")
 
     @app.get("/", include_in_schema=False)
-    async def root() -> RedirectResponse:
-        moved = RedirectResponse("/docs")
+    async def root(request: Request) -> RedirectResponse:
+        moved = RedirectResponse(f"{_prefix(request)}{UI}")
         moved.raw_headers.append(NO_STORE)
         return moved
 
     @app.get("/docs", include_in_schema=False)
-    async def docs() -> HTMLResponse:
+    async def docs(request: Request) -> HTMLResponse:
+        prefix = _prefix(request)
         page = get_swagger_ui_html(
-            openapi_url="/openapi.json",
+            openapi_url=f"{prefix}/openapi.json",
             title="Pitboss API",
-            swagger_js_url="/docs/static/swagger-ui-bundle.js",
-            swagger_css_url="/docs/static/swagger-ui.css",
-            swagger_favicon_url="/docs/static/favicon.png",
+            swagger_js_url=f"{prefix}/docs/static/swagger-ui-bundle.js",
+            swagger_css_url=f"{prefix}/docs/static/swagger-ui.css",
+            swagger_favicon_url=f"{prefix}/docs/static/favicon.png",
         )
         page.raw_headers.append(NO_STORE)
         return page
 
     @app.get("/openapi.json", include_in_schema=False)
-    async def document() -> Response:
-        return response(Reply.of(200, app.openapi()))
+    async def document(request: Request) -> Response:
+        prefix = _prefix(request)
+        servers = {"servers": [{"url": prefix}]} if prefix else {}
+        return response(Reply.of(200, {**app.openapi(), **servers}))
 
     plain = app.openapi
 
@@ -397,6 +400,11 @@ def _add_docs(app: FastAPI) -> None:
         return document
 
     app.openapi = openapi  # type: ignore[method-assign]
+
+
+def _prefix(request: Request) -> str:
+    """What stands before every path: the configured one, and where another application has mounted this one."""
+    return str(request.scope.get(PREFIX_KEY, ""))
 
 
 def _add_errors(app: FastAPI, server: Server) -> None:
@@ -429,7 +437,12 @@ def _plain_error(request: Request, error: HTTPException, replied: Callable[[ApiE
         return refused
     if error.status_code == HTTPStatus.NOT_FOUND:
         return replied(
-            ApiError(404, "Endpoint not found", why=f"there is no {request.url.path[:200]}", fix="see /docs")
+            ApiError(
+                404,
+                "Endpoint not found",
+                why=f"there is no {request.url.path[:200]}",
+                fix=f"see {_prefix(request)}/docs",
+            )
         )
     return replied(ApiError(error.status_code, str(error.detail)))
 

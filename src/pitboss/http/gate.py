@@ -350,7 +350,7 @@ def _check_local(request: _Request, origin: str | None) -> None:
             why=f'"{host[:80]}" is not this machine; while no key exists, only local requests are answered',
             fix="ask for localhost or 127.0.0.1, or create a key: pitboss keys create NAME --role …",
         )
-    foreign = origin is not None and origin not in (f"http://{host}", f"https://{host}")
+    foreign = origin is not None and origin != f"{request.scope['scheme']}://{host}"
     if foreign or request.header(b"sec-fetch-site") in ("cross-site", "same-site"):
         raise ApiError(
             403,

@@ -106,7 +106,8 @@ class HttpServer:
         if isinstance(message, ListeningMessage):
             self._url = message.url
             self.listening.set()
-            self._tell(f"the HTTP API is at {message.url} (docs at {message.url}/docs)")
+            base = self._spec.base_path if self._spec is not None else ""
+            self._tell(f"the HTTP API is at {message.url}{base} (docs at {message.url}{base}/docs)")
 
     def _give_up(self) -> None:
         self.given_up.set()

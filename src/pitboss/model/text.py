@@ -4,13 +4,21 @@ import re
 from collections.abc import Collection, Iterable
 
 HIDDEN = "***"
+_LAST_BYTE = 0xFF
 _PASSWORD_OPTION = re.compile(r"([?&](?:ssl)?password=)[^&#]*")
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+# Also marks that turn the direction of text, and so show "gpj.exe" as "exe.jpg", and the line breaks of Unicode.
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 
 def clean(text: str) -> str:
-    """Text from a store made safe for a terminal: control characters are shown, not obeyed."""
-    return _CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}", text)
+    """Text from a store made safe for terminals and pages: control characters are shown, not obeyed."""
+    return text if text.isprintable() else _CONTROL.sub(_shown, text)
+
+
+def _shown(match: re.Match[str]) -> str:
+    code = ord(match[0])
+    # Both can be read again by Python, the second also by JSON.
+    return f"\\x{code:02x}" if code <= _LAST_BYTE else f"\\u{code:04x}"
 
 
 def one_line(text: str, limit: int = 200) -> str:

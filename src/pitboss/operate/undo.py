@@ -119,6 +119,11 @@ def undoing(entry: AuditEntry) -> str:
     return _KINDS[entry.act].act
 
 
+def in_words(entry: AuditEntry) -> str:
+    """What was undone: "the pause of queue mail"."""
+    return f"{_WORDS[_KINDS[entry.act].topic]} {entry.target}"
+
+
 async def undo(store: Store, entry: AuditEntry, *, by: str) -> None:
     """Bring back what was before. `find_undoable` has checked the entry."""
     await _KINDS[entry.act].write(store, entry.target, from_json(entry.details)["before"], by)
@@ -265,6 +270,16 @@ _KINDS: Mapping[str, _Kind] = {
     "pools pause": _PAUSE,
     "batches pause": _Kind("batch pause", "batches resume", _batch, _resume_batch),
     "schedules pause": _Kind("schedule pause", "schedules resume", _schedule, _resume_schedule),
+}
+_WORDS = {
+    "queue pause": "the pause of queue",
+    "queue limits": "the change of limits of queue",
+    "resource limits": "the change of limits of resource pool",
+    _MEMBERS: "the disabling of",
+    "pool size": "the change of size of worker pool",
+    "pool pause": "the pause of worker pool",
+    "batch pause": "the pause of batch",
+    "schedule pause": "the pause of schedule",
 }
 # What each act changes, also those that are not undone themselves.
 _TOPICS = {act: kind.topic for act, kind in _KINDS.items()} | {

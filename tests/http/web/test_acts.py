@@ -216,7 +216,7 @@ def test_an_operator_undoes_an_act_from_its_message_and_an_admin_in_the_log() ->
         site.http.cookies.set("pitboss_key", site.key("operator"))
         told = sent(site, "/queues/media/pause", HX_Request="true").json()
         act = told["undo"].removeprefix("/ui/act")
-        assert sent(site, act, HX_Request="true").json()["text"] == "Undone: queues pause"
+        assert sent(site, act, HX_Request="true").json()["text"] == "Undone: the pause of queue media"
         assert not queue(site, "media").paused
         assert sent(site, act, HX_Request="true").status_code == 409
         sent(site, "/queues/media", {"_method": "PATCH", "capacity": "7", "_back": "/ui/queues/media"})
@@ -303,3 +303,26 @@ def test_every_act_says_what_was_done_and_a_refused_one_what_to_do(site: Site) -
     assert (empty.status_code, empty.json()["why"]) == (400, "there is nothing to change")
     missing = sent(site, "/alerts/silences", {"rule": "disk", "for": ""}, HX_Request="true").json()
     assert (missing["text"], missing["fix"]) == ("Missing required field: for", "correct it, and send it again")
+
+
+def test_a_wrong_field_is_told_once_and_broken_json_with_its_place(site: Site) -> None:
+    wrong = sent(site, "/queues/media", {"_method": "PATCH", "rate": "often"}, HX_Request="true").json()
+    assert wrong["text"].startswith("rate: ")
+    assert (wrong["why"], wrong["fix"]) == ("", "correct it, and send it again")
+    broken = sent(site, "/tasks", {"type": "send", "params": '{"a": 1,\n nonsense}'}, HX_Request="true")
+    assert broken.status_code == 400
+    assert (broken.json()["text"], broken.json()["why"].partition(":")[0]) == ("Params is not JSON", "line 2, column 2")
+
+
+def test_an_undo_says_what_was_undone_in_words(site: Site) -> None:
+    undo = sent(site, "/queues/media/pause", HX_Request="true").json()["undo"].removeprefix("/ui/act")
+    assert sent(site, undo, HX_Request="true").json()["text"] == "Undone: the pause of queue media"
+
+
+def test_a_refused_act_is_no_way_back() -> None:
+    with Site(GateRules(local=True)) as site:
+        site.do(furnish(site.store, site.server.make_id))
+        viewer = site.key("viewer")
+        answer = sent(site, "/queues/media/pause", {"_back": "/ui/queues"}, Cookie=f"pitboss_key={viewer}")
+        assert answer.status_code == 403
+        assert "This key may not do that" in answer.text

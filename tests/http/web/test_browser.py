@@ -128,6 +128,8 @@ def test_an_act_says_how_it_ended_and_shows_it(visitor: Visitor) -> None:
     page.get_by_role("button", name="Pause media").click()
     expect(page.locator("#toasts")).to_contain_text("Queue media paused")
     expect(page.locator("#queue-media")).to_contain_text("“deploy”")
+    page.locator("#toasts").get_by_role("button", name="Undo").click()
+    expect(page.locator("#toasts")).to_have_text("Undone: the pause of queue media")
 
 
 @on_all

@@ -42,6 +42,13 @@ def test_a_key_opens_a_session_and_logging_out_ends_it() -> None:
         assert site.http.get("/ui/queues").status_code == 303
 
 
+def test_the_session_is_for_https_only_where_it_began_so() -> None:
+    with Site(OPEN) as site:
+        headers = {"Host": "jobs.example", "Origin": "https://jobs.example", "X-Forwarded-Proto": "https"}
+        opened = site.http.post("/ui/login", data={"key": site.key("viewer")}, headers=headers)
+        assert "Secure" in opened.headers["set-cookie"]
+
+
 def test_the_session_opens_nothing_outside_of_the_dashboard() -> None:
     with Site(OPEN) as site:
         site.http.cookies.set("pitboss_key", site.key("admin"))
@@ -130,7 +137,9 @@ def test_acts_count_for_the_rate_limit_and_pages_do_not() -> None:
         ("jobs.example:8000", {}, "http://jobs.example:9000", 403),
         ("jobs.example:8000", {}, "http://jobs.example", 403),
         ("jobs.example", {}, "http://jobs.example:80", 303),
-        ("jobs.example", {}, "https://jobs.example:443", 303),
+        ("jobs.example", {}, "https://jobs.example:443", 403),
+        ("jobs.example", {"X-Forwarded-For": "10.0.0.1"}, "https://jobs.example:443", 303),
+        ("127.0.0.1:8310", {}, "https://127.0.0.1:8310", 403),
         ("jobs.example", {"X-Forwarded-Proto": "https"}, "https://jobs.example", 303),
         ("jobs.example", {"X-Forwarded-Proto": "https"}, "http://jobs.example", 403),
         # The proxy leaves the port out, or changes the name: the browser itself has compared them.
@@ -190,6 +199,16 @@ def test_a_base_path_is_in_every_address_whether_the_proxy_keeps_it_or_not(kept:
         assert all(one.startswith("/pitboss/ui") for one in inside), inside
 
 
+@pytest.mark.parametrize("kept", ["", "/pitboss"])
+def test_the_root_and_the_documents_have_the_base_path(kept: str) -> None:
+    with Site(GateRules(local=True, base_path="/pitboss")) as site:
+        assert site.http.get(f"{kept}/").headers["location"] == "/pitboss/ui"
+        page = site.http.get(f"{kept}/docs").text
+        assert page.count('"/pitboss/docs/static/') == 3
+        assert "'/pitboss/openapi.json'" in page
+        assert site.http.get("/pitboss/docs/static/swagger-ui.css").status_code == 200
+
+
 def test_the_dashboard_can_be_mounted_in_another_application() -> None:
     with Site() as site:
         outer = Starlette(routes=[Mount("/jobs", app=site.app)])
@@ -203,6 +222,10 @@ def test_the_dashboard_can_be_mounted_in_another_application() -> None:
         assert page.status_code == 200
         assert 'href="/jobs/ui/queues"' in page.text
         assert site.do(get("/jobs/api/status")).status_code == 200
+        assert site.do(get("/jobs/")).headers["location"] == "/jobs/ui"
+        assert "'/jobs/openapi.json'" in site.do(get("/jobs/docs")).text
+        assert site.do(get("/jobs/openapi.json")).json()["servers"] == [{"url": "/jobs"}]
+        assert site.do(get("/jobs/none")).json()["details"]["fix"] == "see /jobs/docs"
 
 
 def test_the_theme_is_written_by_the_server() -> None:

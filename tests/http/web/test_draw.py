@@ -30,6 +30,10 @@ def chart(name: str, **series: Values) -> charts.Chart:
     return next(one for one in charts.charts_of(reading(**series)) if one.id == name)
 
 
+def test_no_cells_have_no_negative_width() -> None:
+    assert draw.cells([]) == (0, [])
+
+
 def test_a_line_has_gaps_where_nothing_was_measured_and_dots_between_them() -> None:
     drawn = draw.broken((1, 2, None, 2, None), 2, 40, 23.5)  # type: ignore[arg-type]
     assert drawn == "M0 12h0 L10 2 M30 2h0"

@@ -324,7 +324,12 @@ def crawled(site: Site, lists: Iterable[str]) -> Iterator[tuple[str, str]]:
                 waiting.append(to)
 
 
-_LINK = re.compile(r'href="(/ui(?:/(?!static/)[^"#]*)?)["#]')
+# Not the file of tasks, which has their texts as they are.
+_LINK = re.compile(r'href="(/ui(?:/(?!static/|export)[^"#]*)?)["#]')
+# Characters that turn the direction of what follows, or break a line.
+_TURNS = re.compile("[\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+# Fields of forms that are not shown.
+_SENT_BACK = re.compile('<input type="hidden"[^>]*>')
 _known = set[tuple[str, frozenset[str]]]()
 _ADDRESSES = [*PAGES, "/tasks?q=state:failed", "/tasks?q=queue:mail+state:pending", "/activity?kind=act"]
 
@@ -357,11 +362,13 @@ def test_no_text_becomes_markup_on_the_page_of_one_thing(filled: tuple[bool, Sit
 
 def checked(site: Site, hostile: bool, address: str, text: str) -> None:
     found = markup(text)
+    turned = _TURNS.search(_SENT_BACK.sub("", text))
+    assert turned is None, (address, turned[0])
     if not hostile:
         _known.update(found.found)
         return
     assert inline(text) == [], address
     assert found.found <= _known, (address, found.found - _known)
-    # A page with charts has two more than others.
-    charts = 2 * (' data-chart="' in text)
+    # A page with charts has two more than others, and one with lanes another.
+    charts = 2 * (' data-chart="' in text) + ("/lanes." in text)
     assert found.scripts == markup(site.http.get("/ui/login").text).scripts + 2 + charts, address

@@ -104,7 +104,7 @@ def test_a_task_like_it_is_enqueued_with_other_params(site: Site) -> None:
     act, fields = filled(page, "/tasks", params='{"to": "b", "size": 6}')
     assert fields["type"] == "fetch"
     # Its hostile tag is refused by the route, in its words.
-    assert "tags" in sent(site, act, fields, HX_Request="true").json()["why"]
+    assert "tags" in sent(site, act, fields, HX_Request="true").json()["text"]
     answer = sent(site, act, fields | {"tags": "eu, again"})
     new = answer.headers["location"].removeprefix("/ui/tasks/")
     task = stored(site, new)
@@ -308,6 +308,29 @@ def test_viewers_see_no_act_and_no_stack() -> None:
         ):
             assert sent(site, act, {"filter": "state:failed"}, HX_Request="true").status_code == 403
         assert site.http.get(f"/ui/tasks/{lives.RUNNING}?stack=1").status_code == 200
+
+
+def test_the_tabs_count_within_the_filter(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    counts = re.compile(r'class="n">([\d,]+)</span></a>')
+    whole = counts.findall(text_of(site, "/tasks").partition('class="tabs"')[2])
+    mail = counts.findall(text_of(site, "/tasks?q=queue:mail").partition('class="tabs"')[2])
+    for place, name in ((0, {}), (6, {"state": "failed"})):
+        assert int(mail[place]) == site.do(site.store.count(by(queue="mail", **name))).number
+    assert int(mail[0]) < int(whole[0])
+    monkeypatch.setattr("pitboss.http.web.pages.tasks._COUNTED", 1)
+    site.dashboard._readings.clear()
+    tabs = text_of(site, "/tasks?q=attempts:<9").partition('class="tabs"')[2].partition("</nav>")[0]
+    assert counts.findall(tabs) == []
+
+
+def test_a_task_with_long_params_says_where_all_of_them_are(site: Site) -> None:
+    task = site.server.make_id()
+    params = f"""{{"a":"{"x" * 20_000}"}}"""
+    site.do(site.store.put([NewTask(id=task, handler="send", queue="mail", params=params)]))
+    page = text_of(site, f"/tasks/{task}")
+    assert "Too long to be shown whole" in page
+    assert f"pitboss tasks show {task[-12:]} --json" in page
+    assert "Change and run…" not in page
 
 
 def test_a_filter_is_saved_as_a_view_and_removed(site: Site) -> None:

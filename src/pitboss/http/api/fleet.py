@@ -45,7 +45,7 @@ from pitboss.operate.queues import read_queue, read_queues
 from pitboss.operate.status import read_status
 from pitboss.operate.status_documents import queue_page_document, status_document
 from pitboss.operate.tasks import change_queues
-from pitboss.operate.undo import find_undo_offers, find_undoable, undo, undoing
+from pitboss.operate.undo import find_undo_offers, find_undoable, in_words, undo, undoing
 from pitboss.operate.workers import list_worker_pools, read_managers
 
 # What a request without a body means.
@@ -282,7 +282,7 @@ async def undo_act(call: Call, entry_id: str) -> Answer:
         raise ApiError(409, error.what, why=error.why, fix=error.fix) from error
     store = await call.kept(undoing(entry), entry.target, {"undoes": entry.id})
     await undo(store, entry, by=call.by)
-    return Answer(data={"id": entry.id, "act": entry.act, "target": entry.target}, message=f"Undone: {entry.act}")
+    return Answer(data={"id": entry.id, "act": entry.act, "target": entry.target}, message=f"Undone: {in_words(entry)}")
 
 
 async def _manager(call: Call, session: int) -> ManagerView:

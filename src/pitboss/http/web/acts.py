@@ -101,9 +101,12 @@ def _done(code: int, answer: Mapping[str, Any]) -> Done:
         return Done(code, str(answer.get("message", "Done")), data=answer.get("data", {}))
     details = answer.get("details", {})
     faults = details.get("errors", [])
-    why = details.get("why", "") or "; ".join(f"{one['field']}: {one['message']}" for one in faults[:3])
+    text = str(answer.get("error", "It did not work"))
+    # The first fault is the error's sentence already.
+    more = [f"{one['field']}: {one['message']}" for one in faults[:3] if one["message"] not in text]
+    why = details.get("why", "") or "; ".join(more)
     fix = details.get("fix", "") or ("correct it, and send it again" if faults else "")
-    return Done(code, str(answer.get("error", "It did not work")), why=why, fix=fix)
+    return Done(code, text, why=why, fix=fix)
 
 
 def _body(route: APIRoute, texts: Mapping[str, list[str]]) -> bytes:
@@ -119,7 +122,7 @@ def _body(route: APIRoute, texts: Mapping[str, list[str]]) -> bytes:
             found.setdefault(whole, {}).update({key: given[-1].strip()} if given[-1].strip() else {})
             continue
         field = fields.get(name)
-        value = _value(Any if field is None else field.annotation, given)
+        value = _value(name, Any if field is None else field.annotation, given)
         if value is not None or (field is not None and f"{OWN}null" in given):
             found[name] = value
     return json.dumps(found, ensure_ascii=False).encode() if found or texts else b""
@@ -133,7 +136,7 @@ def _model(annotation: Any) -> Any:
     return next((one for one in inner if one is not None), None)
 
 
-def _value(annotation: Any, given: Sequence[str]) -> Any:
+def _value(name: str, annotation: Any, given: Sequence[str]) -> Any:
     """The value that the texts of a field mean; None for nothing. Text that does not fit is sent as it is: the route
     says what is wrong with it."""
     text = given[-1].strip()
@@ -146,6 +149,8 @@ def _value(annotation: Any, given: Sequence[str]) -> Any:
         return text.lower() in _YES
     if not text:
         return None
+    if dict in kinds and not kinds & {str, object}:
+        _check_json(name, text)
     if kinds & {dict, object}:
         return _json(text)
     for kind in (int, float):
@@ -180,6 +185,16 @@ def _json(text: str) -> Any:
         return json.loads(text)
     except ValueError:
         return text
+
+
+def _check_json(name: str, text: str) -> None:
+    try:
+        json.loads(text)
+    except json.JSONDecodeError as error:
+        place = f"line {error.lineno}, column {error.colno}"
+        raise ApiError(
+            400, f"{name} is not JSON", why=f"{place}: {error.msg}", fix="correct it, and send it again"
+        ) from error
 
 
 def _number(kind: type, text: str) -> float | int | None:

@@ -112,9 +112,11 @@ class Door:
         if came is not None and self._known(place.hostname or ""):
             # The browser has compared them, also if the proxy has changed the Host header.
             return True
-        host, scheme = request.headers.get("host", ""), request.headers.get("x-forwarded-proto", request.url.scheme)
-        # A proxy that ends TLS need not say so, but what came by TLS was not sent by a page without it.
-        schemes = ("https",) if scheme == "https" else ("http", "https")
+        host, told = request.headers.get("host", ""), request.headers.get("x-forwarded-proto")
+        schemes = [told or request.url.scheme]
+        if told is None and is_proxied(request.headers.raw):
+            # A proxy that ends TLS need not say so, but what came by TLS was not sent by a page without it.
+            schemes.append("https")
         mine, theirs = _without_port(host, place.scheme), _without_port(place.netloc, place.scheme)
         return place.scheme in schemes and mine == theirs
 

@@ -123,7 +123,7 @@ def cells(conditions: Sequence[str], width: float = 7.3, height: int = 16, gap: 
         half = height // 2 if kind == "resting" else 0
         inset = 0.5 if kind == "disabled" else 0
         found.append(Part(kind, x + inset, half + inset, width - 2 * inset, height - half - 2 * inset))
-    return round(len(conditions) * (width + gap) - gap, 1), found
+    return round(max(0.0, len(conditions) * (width + gap) - gap), 1), found
 
 
 def broken(values: Values, top: float, width: int, height: int) -> str:

@@ -8,7 +8,6 @@ import msgspec
 from markupsafe import Markup, escape
 
 from pitboss.model.duration import SECOND, Moment, Span
-from pitboss.model.text import clean
 
 _MINUTE, _HOUR, _DAY = 60, 3600, 86_400
 _SOON, _FIELDS = 10, 8
@@ -127,7 +126,7 @@ def pretty(text: str | None) -> str:
     if len(found) <= _LONGEST_PARAMS:
         with suppress(msgspec.DecodeError):
             found = msgspec.json.format(found, indent=2)
-    return clean(found if len(found) <= _LONGEST_PARAMS else f"{found[:_LONGEST_PARAMS]}\n… {len(found):,} characters")
+    return found if len(found) <= _LONGEST_PARAMS else f"{found[:_LONGEST_PARAMS]}\n… {len(found):,} characters"
 
 
 def params(text: str, most: int = 120) -> str:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import escape
 
 from pitboss.http.web import draw, formatting
 from pitboss.http.web.formatting import number
@@ -35,6 +36,7 @@ def environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
         auto_reload=False,
+        finalize=_safe,
     )
     filters = {
         name: getattr(formatting, name)
@@ -58,7 +60,10 @@ def environment() -> Environment:
         "range": spoken_range,
         "clearing": spoken_clear,
         "one_line": one_line,
+        # For texts that are joined with markup.
         "clean": clean,
+        # What a form sends back must be as it is stored.
+        "exact": escape,
     }
     made.globals |= {
         "draw": draw,
@@ -123,6 +128,11 @@ class Rendering:
 
         common = {"view": view, "url": view.url, "now": view.now, "static": static, "may": view.may}
         return self._templates.get_template(template).render({**common, **context})
+
+
+def _safe(value: Any) -> Any:
+    """Every text that a template shows; what is markup already (`exact`) stays."""
+    return clean(value) if type(value) is str else value
 
 
 def _filtered(**fields: str) -> str:

@@ -31,6 +31,7 @@ from pitboss.http.web.static_files import StaticFiles
 from pitboss.http.web.view import View
 from pitboss.model.errors import PitbossError
 from pitboss.model.filter import parsed
+from pitboss.model.text import clean
 from pitboss.operate.export import LINES, export_tasks
 
 _FLASH, _THEME = "pitboss_flash", "pitboss_theme"
@@ -173,12 +174,15 @@ class Site:
         call = Call(self._server, caller, by_hand=True)
         done = await self._acts.run(call, method, path, form)
         self._readings.clear()
+        if done.code == HTTPStatus.FORBIDDEN and not request.headers.get("hx-request"):
+            # A program would take the way back for success.
+            raise ApiError(done.code, done.text, why=done.why, fix=done.fix)
         shown = [name for name in own.get("_show", "").split(",") if name and done.data.get(name)]
         if done.ok and shown:
             values = {name: done.data[name] for name in shown}
             return Response(self._rendering.made(view, done.text, values), media_type="text/html")
         text = own.get("_done") or done.text if done.ok else done.text
-        told = {"ok": done.ok, "text": text, "why": done.why, "fix": done.fix}
+        told = {"ok": done.ok, "text": clean(text), "why": clean(done.why), "fix": clean(done.fix)}
         if done.ok and call.undo:
             told["undo"] = view.act(f"/activity/{call.undo}/undo") if request.headers.get("hx-request") else call.undo
         go = _filled(own.get("_go", ""), done.data) if done.ok else ""

@@ -1,15 +1,13 @@
 """Where log lines go: to a file, and to the console unless the app shows them itself."""
 
 import logging
-import re
 import sys
 import time
 from contextlib import suppress
 
+from pitboss.model.text import clean
 from pitboss.telemetry.logs.files import Appender
 from pitboss.telemetry.logs.lines import LineFormatter, StructuredMessage, as_text
-
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
 class ToFile(logging.Handler):
@@ -89,7 +87,7 @@ def is_foreign(handler: logging.Handler) -> bool:
 
 def _one_line(text: str) -> str:
     """Control characters are shown, not sent to the terminal."""
-    return _CONTROL.sub(lambda match: " " if match[0] in "\n\t" else f"\\x{ord(match[0]):02x}", text)
+    return clean(text).replace("\n", " ").replace("\t", " ")
 
 
 def _to_stderr(text: str) -> None:

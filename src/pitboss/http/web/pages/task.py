@@ -58,6 +58,7 @@ async def read(view: View) -> Context:
         "relatives": relatives,
         "batch": await _batch(view, task),
         "again": await _again(view, task),
+        "long": len(task.params) > _EDITABLE,
         "stack": stack,
         "logs": await _logs(view, task, page.attempts, sessions),
     }

@@ -1,5 +1,6 @@
 """Tasks by a filter, page by page, with acts on those that are selected or on all that match."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from pitboss.engines.capabilities import capabilities
@@ -8,6 +9,7 @@ from pitboss.http.web.view import View
 from pitboss.model.errors import InvalidInput
 from pitboss.model.filter import Filter, parsed
 from pitboss.model.operation import Operation, OperationStatus, Verb
+from pitboss.model.queue import Queue
 from pitboss.model.states import State
 from pitboss.operate.lookup import ID
 from pitboss.operate.tasks import states_of
@@ -34,6 +36,8 @@ _VIEWS = (
 # What may stand in the field of the filter, to choose from.
 _TRIES = ("task:fetch*", "args.shop.id:123", "attempts:>2", "-tag:test")
 _OPERATIONS = 3
+# The tabs have no numbers if more tasks must be looked at, and do not count for every reading.
+_COUNTED, _COUNT_SECONDS = 5000, 5.0
 
 
 async def read(view: View) -> Context:
@@ -45,7 +49,6 @@ async def read(view: View) -> Context:
     found: dict[str, Any] = {
         "q": text,
         "oldest": oldest,
-        "counts_by_state": {state: sum(one.counts.get(state, 0) for one in status.queues) for state in _ORDER},
         "order": _ORDER,
         "views": _VIEWS,
         "saved": await list_views(view.store, view.call.caller.name),
@@ -57,19 +60,34 @@ async def read(view: View) -> Context:
         wanted = parsed(text)
         page = await view.store.find(wanted, limit=_ROWS, after=after, oldest_first=oldest)
     except InvalidInput as error:
-        nothing = ("state", "matched", "next", "covered", "bulk")
+        nothing = ("state", "matched", "next", "covered", "bulk", "counts_by_state")
         return {**found, **dict.fromkeys(nothing), "fault": error, "tasks": (), "rest": ""}
+    rest = _without_state(text)
     return {
         **found,
         "fault": None,
         "state": _one_state(wanted),
-        "rest": _without_state(text),
+        "rest": rest,
+        "counts_by_state": await _counts(view, rest, status.queues),
         "tasks": page.tasks,
         "matched": await view.store.count(wanted),
         "next": page.next,
         "covered": page.covered,
         "bulk": await _bulk(view, wanted) if "all" in view.query and text else None,
     }
+
+
+async def _counts(view: View, rest: str, queues: Sequence[Queue]) -> dict[State, int] | None:
+    """How many tasks each tab leads to; None if there are too many to be counted for each reading."""
+    if not rest:
+        return {state: sum(one.counts.get(state, 0) for one in queues) for state in _ORDER}
+
+    async def count() -> dict[State, int] | None:
+        if (await view.store.count(parsed(rest), most=_COUNTED)).more:
+            return None
+        return {state: (await view.store.count(parsed(f"state:{state} {rest}"))).number for state in _ORDER}
+
+    return await view.readings.get(("tabs", rest), count, _COUNT_SECONDS)
 
 
 async def running_operations(view: View) -> list[Operation]:

@@ -1,4 +1,4 @@
-// The dashboard's own script: times, acts, rows and keys here; updates in live.js, the palette in palette.js.
+// Times, acts, rows and keys; updates are in live.js, the palette in palette.js.
 import { refresh, start, toggle } from "./live.js";
 import { openPalette } from "./palette.js";
 
@@ -6,7 +6,7 @@ const $ = (selector, root = document) => root.querySelector(selector);
 const $$ = (selector) => [...document.querySelectorAll(selector)];
 const picks = () => $$("[name=_pick]:checked");
 
-// Times are in UTC in the page; here they become those of the viewer, with UTC in the tooltip.
+// Times become those of the viewer, with UTC in the tooltip.
 function times() {
   for (const one of $$("time[data-t]")) {
     const at = new Date(one.dateTime), today = at.toDateString() === new Date().toDateString(), kind = one.dataset.t;
@@ -26,7 +26,9 @@ function part(tag, name, text = "") {
 
 const fade = (box) => setTimeout(() => box.remove(), box.matches(".is-ok:not(:has(form))") ? 5000 : 15000);
 
-function toast(told) {
+// A later word on an act replaces the earlier one.
+function toast(told, from, form) {
+  for (const one of $$(".toasts>*")) if (one.from === from || (told.ok && one.contains(form))) one.remove();
   const box = part("div", `toast ${told.ok ? "is-ok" : "is-bad"}`), words = part("div");
   words.append(part("b", "", told.text), ...[told.why, told.fix].filter(Boolean).map((line) => part("span", "sub", line)));
   box.append(words);
@@ -35,6 +37,7 @@ function toast(told) {
     form.action = told.undo;
     box.append(form);
   }
+  box.from = from;
   $("#toasts").append(box);
   fade(box);
 }
@@ -60,14 +63,14 @@ async function act(form, button) {
     if (answer.status === 401) return location.reload();
     const told = await answer.json();
     if (told.go) return location.assign(told.go);
-    toast(told);
+    toast(told, address, form);
     if (!told.ok) return;
     $(":popover-open")?.hidePopover();
     if (bulk) for (const one of picks()) one.checked = false;
     if (form.contains(document.activeElement)) document.activeElement.blur();
     await refresh(true);
   } catch {
-    toast({ ok: false, text: "The server did not answer", fix: "try again" });
+    toast({ text: "The server did not answer", fix: "try again" }, address);
   } finally {
     if (button) button.disabled = false;
     counts();

@@ -1,4 +1,4 @@
-// Updates: one stream for all tabs of this browser. One visible tab leads: it listens, and tells the others.
+// One stream for all tabs of this browser: a visible one leads, listens, and tells the others.
 const base = document.documentElement.dataset.base, key = `pitboss ${base}`, me = `${Math.random()}`;
 const main = document.getElementById("main"), sign = document.getElementById("live"), button = document.getElementById("pause");
 const AT_MOST_EVERY = 2000, POLL = 10000, LOST_AFTER = 25000, LEADS = 3000;
@@ -13,7 +13,7 @@ function show() {
   const words = paused || picked() ? "Updates paused" : failed ? `updated ${Math.round((Date.now() - fetched) / 1000)} s ago` : live ? "Live" : "every 10 s";
   sign.classList.toggle("is-stale", words !== "Live");
   if (sign.textContent !== words) sign.firstElementChild.textContent = words;
-  button.setAttribute("aria-pressed", paused);
+  button.ariaPressed = paused;
 }
 
 export function toggle() {
@@ -22,7 +22,7 @@ export function toggle() {
   refresh();
 }
 
-// Selected rows stay: an act is for those that were ticked. Who writes, or reads a dialog, is not disturbed, but sees an own act at once.
+// Selected rows stay. Who writes or reads a dialog is not disturbed, but sees an own act at once.
 const busy = (now) => picked() || (!now && (paused || document.hidden || document.querySelector("#main :is(input:not([type=checkbox]), textarea, select):focus, dialog[open], :popover-open")));
 
 export async function refresh(now) {

@@ -1,4 +1,4 @@
-// Ctrl K: go to a page, queue, pool or batch by its name.
+// Ctrl K: go somewhere by name.
 const base = document.documentElement.dataset.base;
 const dialog = document.getElementById("palette"), field = document.getElementById("palette-in"), list = document.getElementById("palette-list");
 let places = [], shown = [], at = 0;
@@ -11,8 +11,8 @@ function draw() {
   list.replaceChildren(...shown.map((one, place) => {
     const item = document.createElement("li"), kind = document.createElement("span");
     item.id = `place-${place}`;
-    item.setAttribute("role", "option");
-    item.setAttribute("aria-selected", String(place === at));
+    item.role = "option";
+    item.ariaSelected = place === at;
     item.append(one.name, kind);
     kind.textContent = one.kind;
     item.addEventListener("click", () => location.assign(one.go));
