@@ -226,7 +226,8 @@ def test_failed_tasks_are_retried_at_a_rate(site: Site) -> None:
     assert (over["status"], over["done"], over["refused"]) == ("done", 6, 0)
     assert end_all(site) == 6
     newest = site.http.get("/api/audit").json()["data"]["entries"][0]
-    assert (newest["act"], newest["details"]) == ("tasks retry", {"rate": "100/s", "stop_on_failures": 50})
+    asked = {"rate": "100/s", "stop_on_failures": 50}
+    assert (newest["act"], newest["details"]) == ("tasks retry", asked | {"tasks": 6, "operation": begun["id"]})
     needs = {"filter": "task:echo", "stop_on_failures": 5}
     assert "needs a rate" in refused(site.http.post("/api/tasks/retry", json=needs), 400)
     assert refused(site.http.post("/api/tasks/retry", json=body | {"rate": "fast"}), 400)

@@ -16,7 +16,7 @@ from fastapi.routing import APIRoute
 from pydantic import BaseModel
 from pydantic_core import from_json
 from starlette.exceptions import HTTPException
-from starlette.responses import PlainTextResponse, Response, StreamingResponse
+from starlette.responses import Response, StreamingResponse
 from starlette.routing import BaseRoute
 
 from pitboss.http import bodies, patterns, shapes
@@ -81,7 +81,8 @@ class Routes:
         content = {kind: {"schema": {"type": "string"}} for kind in kinds}
         options = _options(method, path, endpoint.__doc__)
         options["responses"] = {**shapes.ERRORS, 200: {"description": "The text.", "content": content}}
-        self._add(method, path, _answered(endpoint), options | {"response_class": PlainTextResponse})
+        # A class without a kind: FastAPI would say that errors are texts too.
+        self._add(method, path, _answered(endpoint), options | {"response_class": Response})
 
     def _add(
         self, method: str, path: str, answered: Callable[..., Awaitable[Response]], options: dict[str, Any]

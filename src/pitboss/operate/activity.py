@@ -7,7 +7,7 @@ import msgspec
 
 from pitboss.engines.capabilities import capabilities, happenings_of
 from pitboss.model.access import AuditEntry
-from pitboss.model.canonical import from_json
+from pitboss.model.canonical import from_json, to_json
 from pitboss.model.duration import Moment
 from pitboss.model.errors import InvalidInput
 from pitboss.model.happening import Happening, Kind, Severity, floor_id
@@ -18,6 +18,8 @@ ACT = "act"
 KINDS = (*(kind.value for kind in Kind), ACT)
 
 _PAGE, _MOST_SEARCHED = 200, 2000
+# Details that only an undo needs.
+_FOR_UNDO = ("before", "undoes")
 
 Activity = Happening | AuditEntry
 
@@ -101,7 +103,8 @@ def _about(one: Activity, what: str) -> bool:
 
 def act_text(entry: AuditEntry) -> str:
     """ "ann@host: queues pause mail {"reason":"site is down"}"."""
-    details = "" if entry.details == "{}" else f" {entry.details}"
+    shown = {name: value for name, value in from_json(entry.details).items() if name not in _FOR_UNDO}
+    details = f" {to_json(shown)}" if shown else ""
     return f"{entry.who}: {entry.act} {entry.target}".rstrip() + details
 
 
