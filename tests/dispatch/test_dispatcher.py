@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from pitboss.dispatch.dispatcher import Dispatcher
 from pitboss.engines.memory import MemoryEngine
 from pitboss.engines.protocol import Page
 from pitboss.model.duration import SECOND, span
@@ -169,6 +170,29 @@ def test_a_dead_worker_gives_its_tasks_back_at_once_and_no_attempt_is_spent() ->
     run_virtual(main(), clock=stage.clock)
 
 
+def hire_until_found(stage: Stage, dispatcher: Dispatcher, bomb: str, *, fuse: float, seconds: float) -> list[str]:
+    """A worker, and another one each time that the bomb has killed it; returns their names, as they come."""
+    names: list[str] = []
+
+    def hire() -> None:
+        name = f"w{len(names) + 1}"
+        names.append(name)
+
+        async def work(claim: Claim) -> Outcome:
+            if claim.id == bomb:
+                await asyncio.sleep(fuse)
+                worker.kill()
+                dispatcher.remove_worker(name)
+                hire()
+            await asyncio.sleep(seconds)
+            return Completed("null")
+
+        worker = stage.worker(dispatcher, work, name=name, capacity=51)
+
+    hire()
+    return names
+
+
 def test_a_bomb_among_innocents_is_the_only_one_that_fails() -> None:
     stage = Stage()
 
@@ -176,25 +200,7 @@ def test_a_bomb_among_innocents_is_the_only_one_that_fails() -> None:
         dispatcher = stage.dispatcher()
         ids = await stage.put(51)
         bomb = ids[25]
-        count = 0
-
-        def hire() -> None:
-            nonlocal count
-            count += 1
-            name = f"w{count}"
-
-            async def work(claim: Claim) -> Outcome:
-                if claim.id == bomb:
-                    await asyncio.sleep(0.05)
-                    worker.kill()
-                    dispatcher.remove_worker(name)
-                    hire()
-                await asyncio.sleep(0.2)
-                return Completed("null")
-
-            worker = stage.worker(dispatcher, work, name=name, capacity=51)
-
-        hire()
+        hire_until_found(stage, dispatcher, bomb, fuse=0.05, seconds=0.2)
         await dispatcher.start()
         await stage.until_finished()
         await dispatcher.stop()
@@ -265,32 +271,14 @@ def test_a_bomb_that_takes_its_time_is_found_among_long_tasks() -> None:
     async def main() -> None:
         dispatcher = stage.dispatcher()
         bomb, *_ = await stage.put(10)
-        count = 0
-
-        def hire() -> None:
-            nonlocal count
-            count += 1
-            name = f"w{count}"
-
-            async def work(claim: Claim) -> Outcome:
-                if claim.id == bomb:
-                    await asyncio.sleep(20)
-                    worker.kill()
-                    dispatcher.remove_worker(name)
-                    hire()
-                await asyncio.sleep(600)
-                return Completed("null")
-
-            worker = stage.worker(dispatcher, work, name=name, capacity=16)
-
-        hire()
+        names = hire_until_found(stage, dispatcher, bomb, fuse=20, seconds=600)
         await dispatcher.start()
         await stage.until_finished()
         await dispatcher.stop()
         assert {task.id for task in await stage.tasks() if task.state is State.FAILED} == {bomb}
         assert (await stage.one(bomb)).crashes == 3
         assert all(task.crashes == 0 for task in await stage.tasks() if task.id != bomb)
-        assert count < 12
+        assert len(names) < 12
 
     run_virtual(main(), clock=stage.clock)
 

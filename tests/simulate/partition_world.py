@@ -6,7 +6,7 @@ calm is measured: how many keys it moved, and how soon the keys of a dead manage
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from math import ceil
 from random import Random
 from typing import cast
@@ -20,7 +20,7 @@ from pitboss.model.ids import IdMaker
 from pitboss.model.outcome import Completed, Released
 from pitboss.model.partition import Partition, Partitioning
 from pitboss.model.policy import Policy
-from pitboss.model.pool_slot import slot_name
+from pitboss.model.pool_slot import PoolSlot, slot_name
 from pitboss.model.queue import HandlerInfo, QueueSettings
 from pitboss.model.session import Claimed, ClaimRequest, SessionInfo
 from pitboss.model.states import State
@@ -401,13 +401,20 @@ class PartitionWorld:
             await asyncio.sleep(0.5)
             waited += 0.5
             rows, slots = await self._rows(), await self.engine.slots()
-            if rows != before or any(one.moving_to for one in rows) or not all(slot.live for slot in slots):
+            moving = any(one.moving_to for one in rows) or self._exchanges(slots)
+            if rows != before or moving or not all(slot.live for slot in slots):
                 before, since = rows, waited
             live = {slot.name for slot in slots}
             homes = all(one.owner in live or self.spec.on_missing == "hold" for one in rows)
             if homes and waited - since >= CALM_SECONDS:
                 return True
         return False
+
+    def _exchanges(self, slots: Sequence[PoolSlot]) -> bool:
+        """A slot that the table lacks becomes a free one of the table as soon as its tasks have ended, and that moves
+        keys whatever happens meanwhile."""
+        table, taken = set(self.spec.table), {slot.number for slot in slots}
+        return bool(table - taken and taken - table)
 
     async def _finish(self) -> None:
         """All troubles are over: one manager with all slots of the table does what is left."""

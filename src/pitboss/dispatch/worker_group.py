@@ -25,7 +25,7 @@ _MOST_EMPTY_SECONDS = 2.0
 _SHORTEST_WAIT = 0.001
 # A task that was lost runs alone for so long, and waits as long for a worker to be empty; four times as long after each
 # further loss.
-ALONE_SECONDS = 3.0
+_ALONE_SECONDS = 3.0
 _MOST_ALONE_SECONDS = 86_400.0
 # A worker sends a heartbeat every second. One that is later may be blocked: other tasks are not let into it.
 _PROMPT_SECONDS = 2.0
@@ -135,7 +135,7 @@ class WorkerLoad:
             return False
         if self._kept_for is None or self._kept_for[0] is not claim:
             self._kept_for = claim, now
-        if now - self._kept_for[1] < alone_seconds(claim) or self.worker.silence > _PROMPT_SECONDS:
+        if now - self._kept_for[1] < _alone_seconds(claim) or self.worker.silence > _PROMPT_SECONDS:
             return False
         if self.reserved is None:
             self.runs_alone = False
@@ -399,9 +399,9 @@ class WorkerGroup:
         return min(MOST_AHEAD, int(self._meter.rate * AHEAD_SECONDS))
 
 
-def alone_seconds(claim: Claim) -> float:
+def _alone_seconds(claim: Claim) -> float:
     """For how long a lost task keeps others out of its worker."""
-    return min(_MOST_ALONE_SECONDS, ALONE_SECONDS * 4.0 ** min(claim.losses - 1, 10))
+    return min(_MOST_ALONE_SECONDS, _ALONE_SECONDS * 4.0 ** min(claim.losses - 1, 10))
 
 
 def _dated(claim: Claim, asked: float) -> Claim:
